@@ -1,12 +1,12 @@
-"""analyzer=auto: which terms suit the documents of a corpus, found by trying them on a few.
+"""Selection of the text analyzer for `analyzer=auto`.
 
-Words are enough where new documents hold few words that training has not seen. Where they hold many, as in languages
-of many word forms or in short texts, one tree of Parabel is trained on a part of the documents with words, stems,
-character n-grams and words beside n-grams; what costs more has to be better than words by more than chance."""
+Words are sufficient if few words of a new document are missing from the training documents. If many are missing, as in
+languages with rich inflection or in short texts, one Parabel tree is trained on a sample of the documents with each of:
+words, stems, character n-grams, and words joined with n-grams. Another analyzer replaces words only if its nDCG@5 is
+significantly higher."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,79 +23,81 @@ from xmtc.features.word_counts import MAX_NEW_WORD_SHARE, WordCounts
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.text.analyzers import GRAMS, SNOWBALL, WORDS
 from xmtc.text.languages import detect_language, measure_unspaced_share
-from xmtc.text.tokenizer import Tokenizer
 
-MIN_TRIAL_DOCUMENTS = 1000  # documents, below which a trial would not tell
-MAX_TRIAL_DOCUMENTS, MAX_TRIAL_WORDS = 4000, 300_000  # of a trial
-HELD_OUT_SHARE = 0.25
-MIN_NDCG_GAIN, MIN_GAIN_STANDARD_ERRORS = (
-    0.01,
-    2.0,
-)  # what a trial must gain over words: in nDCG@5, and in standard errors
-NDCG_TIE_TOLERANCE = 0.005  # of nDCG@5: the cheaper of two that are so near is taken
-MAINLY_UNSPACED_SHARE, PARTLY_UNSPACED_SHARE = 0.5, 0.1  # of letters that are written without blanks between words
+MIN_TRIAL_DOCUMENTS = 1000  # a smaller sample gives no reliable comparison
+MAX_TRIAL_DOCUMENTS = 4000
+MAX_TRIAL_WORDS = 300_000
+HELD_OUT_SHARE = 0.25  # of the documents of a trial
+MIN_NDCG_GAIN = 0.01  # minimum gain of another analyzer over words, in nDCG@5
+MIN_GAIN_STANDARD_ERRORS = 2.0  # minimum gain, in standard errors of the gain
+NDCG_TIE_TOLERANCE = 0.005  # among analyzers within this distance of the best, the cheapest is selected
+MAINLY_UNSPACED_SHARE = 0.5  # share of letters of scripts without spaces, from which only n-grams are used
+PARTLY_UNSPACED_SHARE = 0.1  # share from which n-grams are joined with words
 
 
 @dataclass(frozen=True)
 class AnalyzerChoice:
-    """An analyzer, and why."""
+    """Selected analyzer and the reason for it."""
 
     analyzer: str
     reason: str
 
     def as_json(self) -> dict[str, str]:
-        """As about.json has it."""
+        """Return the entry `chosen` of about.json."""
         return {"analyzer": self.analyzer, "because": self.reason}
 
 
 def select_corpus_analyzer(corpus: Corpus, run: Run) -> str:
-    """What a training on a corpus of texts would choose, without the training."""
+    """Return the analyzer that a training with default parameters would select for a corpus of texts."""
     view, collector = Tfidf(), LabelCollector()
     texts = extract_contents(collector.collect(corpus.iter_batches(run)), TEXTS)
-    counted = WordCounts.from_texts(view.build_tokenizer(), texts, run)
-    if not counted.n_words:
-        return WORDS
-    return select_analyzer(view, counted, lambda: collector.to_matrix(sorted(collector.id_by_label)), run).analyzer
+    return select_analyzer(view, view.count_words(texts, run), collector, run).analyzer
 
 
-def select_analyzer(view: Tfidf, counted: WordCounts, load_labels: Callable[[], csr_array], run: Run) -> AnalyzerChoice:
-    """The analyzer for documents whose words were counted, and whose labels are known when all have been read."""
+def select_analyzer(view: Tfidf, counts: WordCounts, collector: LabelCollector, run: Run) -> AnalyzerChoice:
+    """Select the analyzer from the word counts of the training documents and their collected labels."""
+    if not counts.n_words:
+        return AnalyzerChoice(WORDS, "the documents contain no words")
     if view.ngrams > 1:
-        return AnalyzerChoice(WORDS, f"with ngrams={view.ngrams}, terms are runs of words")
-    unspaced = measure_unspaced_share(counted.text)
+        return AnalyzerChoice(WORDS, f"ngrams={view.ngrams} requires words")
+    unspaced = measure_unspaced_share(counts.text)
     if unspaced >= PARTLY_UNSPACED_SHARE:
         analyzer = GRAMS if unspaced >= MAINLY_UNSPACED_SHARE else f"{WORDS}+{GRAMS}"
-        return AnalyzerChoice(analyzer, f"{unspaced:.0%} of the letters are of scripts without blanks between words")
-    if counted.n_docs < MIN_TRIAL_DOCUMENTS:
+        return AnalyzerChoice(analyzer, f"{unspaced:.0%} of the letters belong to scripts without spaces between words")
+    if counts.n_docs < MIN_TRIAL_DOCUMENTS:
         return AnalyzerChoice(
-            WORDS, f"{counted.n_docs:,} documents are too few to try others; {MIN_TRIAL_DOCUMENTS:,} would do"
+            WORDS, f"{counts.n_docs:,} documents are too few to compare analyzers; {MIN_TRIAL_DOCUMENTS:,} are needed"
         )
-    if counted.new_word_share < MAX_NEW_WORD_SHARE:
-        return AnalyzerChoice(WORDS, f"only {counted.new_word_share:.1%} of the words of new documents will be unknown")
-    Y = load_labels()
+    if counts.new_word_share < MAX_NEW_WORD_SHARE:
+        return AnalyzerChoice(WORDS, f"only {describe_new_words(counts)}")
+    Y = collector.to_matrix(sorted(collector.id_by_label))
     if (n_labelled := np.count_nonzero(np.diff(Y.indptr))) < MIN_TRIAL_DOCUMENTS:
         return AnalyzerChoice(
-            WORDS, f"{n_labelled:,} documents with labels are too few to try others; {MIN_TRIAL_DOCUMENTS:,} would do"
+            WORDS,
+            f"{n_labelled:,} labelled documents are too few to compare analyzers; {MIN_TRIAL_DOCUMENTS:,} are needed",
         )
-    return select_analyzer_by_trial(view, counted, Y, run)
+    return select_analyzer_by_trial(view, counts, Y, run)
 
 
-def select_analyzer_by_trial(view: Tfidf, counted: WordCounts, Y: csr_array, run: Run) -> AnalyzerChoice:
-    """The cheapest of those that are nearly as good as the best, if they are better than words."""
-    language = detect_language(counted.text, counted.ends, counted.frequencies)
+def describe_new_words(counts: WordCounts) -> str:
+    return f"{counts.new_word_share:.1%} of the words of new documents will be unknown"
+
+
+def select_analyzer_by_trial(view: Tfidf, counts: WordCounts, Y: csr_array, run: Run) -> AnalyzerChoice:
+    """Select the cheapest analyzer whose held-out nDCG@5 is near the best, or words if none is significantly better."""
+    language = detect_language(counts.text, counts.ends, counts.frequencies)
     stems = [f"{SNOWBALL}:{language}"] if language else []
-    with run.stage("choosing the analyzer"):
-        trial = AnalyzerTrial.from_counts(counted, Y)
-        found = {
-            name: trial.score(view, name, run.without_output()) for name in (WORDS, *stems, GRAMS, f"{WORDS}+{GRAMS}")
-        }
-    usual = found[WORDS]
-    better = {name: score for name, score in found.items() if is_better(score, usual)}
-    top = max((score.mean() for score in better.values()), default=0)
-    analyzer = next((name for name, score in better.items() if score.mean() >= top - NDCG_TIE_TOLERANCE), WORDS)
-    scores = ", ".join(f"{name} {100 * score.mean():.1f}" for name, score in found.items())
-    reason = f"{counted.new_word_share:.1%} of the words of new documents will be unknown"
-    return AnalyzerChoice(analyzer, f"{reason}; nDCG@5 of {len(usual):,} documents held out: {scores}")
+    candidates = (WORDS, *stems, GRAMS, f"{WORDS}+{GRAMS}")  # cheapest first
+    with run.stage("selecting the analyzer"):
+        trial = AnalyzerTrial.from_counts(counts, Y)
+        scores = {analyzer: trial.score(view, analyzer, run.without_output()) for analyzer in candidates}
+    baseline = scores[WORDS]
+    better = {analyzer: score.mean() for analyzer, score in scores.items() if is_better(score, baseline)}
+    best = max(better.values(), default=0)
+    selected = next((analyzer for analyzer, mean in better.items() if mean >= best - NDCG_TIE_TOLERANCE), WORDS)
+    means = ", ".join(f"{analyzer} {100 * score.mean():.1f}" for analyzer, score in scores.items())
+    reason = f"{describe_new_words(counts)}; nDCG@5 of {len(baseline):,} held-out documents: {means}"
+    return AnalyzerChoice(selected, reason)
 
 
 def is_better(score: np.ndarray, baseline: np.ndarray) -> bool:
@@ -105,37 +107,35 @@ def is_better(score: np.ndarray, baseline: np.ndarray) -> bool:
 
 @dataclass(frozen=True)
 class AnalyzerTrial:
-    """Some documents to learn from, and some that are held out."""
+    """Training sample and held-out sample for the comparison of analyzers."""
 
     train_counts: WordCounts
     held_out: WordCounts
-    Y: csr_array  # of the first
-    truth: csr_array  # of the second; labels that only they have come last
+    Y: csr_array  # labels of the training sample
+    truth: csr_array  # labels of the held-out sample; labels that do not occur in the training sample come last
 
     @classmethod
-    def from_counts(cls, counted: WordCounts, Y: csr_array) -> AnalyzerTrial:
-        """The same documents for the same corpus; only those that have labels."""
+    def from_counts(cls, counts: WordCounts, Y: csr_array) -> AnalyzerTrial:
+        """Draw both samples from the labelled documents, with a fixed seed."""
         order = np.random.default_rng(0).permutation(np.flatnonzero(np.diff(Y.indptr)))[:MAX_TRIAL_DOCUMENTS]
-        order = order[
-            : max(MIN_TRIAL_DOCUMENTS, int(np.searchsorted(np.cumsum(counted.lengths[order]), MAX_TRIAL_WORDS)))
-        ]
+        n_within_words = int(np.searchsorted(np.cumsum(counts.lengths[order]), MAX_TRIAL_WORDS))
+        order = order[: max(MIN_TRIAL_DOCUMENTS, n_within_words)]
         n_held_out = int(HELD_OUT_SHARE * len(order))
-        held_out, seen = np.sort(order[:n_held_out]), np.sort(order[n_held_out:])
-        has_documents = np.bincount(Y[seen].indices, minlength=Y.shape[1]) > 0
-        columns = np.argsort(~has_documents, kind="stable")
-        Y = csr_array(Y[:, columns])
+        held_out, train = np.sort(order[:n_held_out]), np.sort(order[n_held_out:])
+        has_documents = np.bincount(Y[train].indices, minlength=Y.shape[1]) > 0
+        Y = csr_array(Y[:, np.argsort(~has_documents, kind="stable")])
         return cls(
-            counted.select_documents(seen),
-            counted.select_documents(held_out),
-            csr_array(Y[seen][:, : has_documents.sum()]),
+            counts.select_documents(train),
+            counts.select_documents(held_out),
+            csr_array(Y[train][:, : has_documents.sum()]),
             Y[held_out],
         )
 
     def score(self, view: Tfidf, analyzer: str, run: Run) -> np.ndarray:
-        """nDCG@5 of each document that is held out."""
-        view = view.replace(min_df=min(2, view.min_df))  # of fewer documents
-        fitted, shown = view.fit_counts(self.train_counts, Tokenizer(), analyzer, run)
-        model = Parabel(n_trees=1).fit(Dataset({"tfidf": shown}, self.Y), run=run)
+        """Return the nDCG@5 of each held-out document."""
+        view = view.replace(min_df=min(2, view.min_df))  # the sample has fewer documents than the corpus
+        fitted, bag = view.fit_counts(self.train_counts, analyzer, run)
+        model = Parabel(n_trees=1).fit(Dataset({"tfidf": bag}, self.Y), run=run)
         held_out = Bag(fitted.weigh_counts(self.held_out.to_batch_counts()))
-        found = model.predict(Dataset({"tfidf": held_out}), 5, run)
-        return evaluate_per_document(found, self.truth, "nDCG@5")["nDCG@5"]
+        predictions = model.predict(Dataset({"tfidf": held_out}), 5, run)
+        return evaluate_per_document(predictions, self.truth, "nDCG@5")["nDCG@5"]

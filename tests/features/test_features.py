@@ -1,4 +1,4 @@
-"""Methods get the views that they read from the Tagger, the Classifier and the commands alike."""
+"""Tests that methods get their views from the Tagger, the Classifier and the commands."""
 
 from __future__ import annotations
 
@@ -98,7 +98,9 @@ def test_a_tagger_takes_the_views_that_its_method_reads():
 @pytest.mark.parametrize("name", NAMES)
 def test_words_cannot_be_read_from_features(name):
     X = csr_array(np.eye(4, dtype=np.float32))
-    with pytest.raises(XmtcError, match="reads words, but the corpus holds features; give it texts, or choose a"):
+    with pytest.raises(
+        XmtcError, match="reads words, but the corpus holds features; give a corpus of texts, or choose a"
+    ):
         Classifier(name).fit(X, [["a"], ["b"]] * 2)
     with pytest.raises(XmtcError, match="holds features, but this model reads text"):
         Classifier(name).fit(*TRAIN).predict(X)
@@ -127,7 +129,7 @@ def test_sizes_that_do_not_fit_are_damage(name, tmp_path):
 def test_damaged_words_are_found_before_they_are_used(name, tmp_path):
     Classifier(name).fit(*TRAIN).save(tmp_path / "model")
     set_said(tmp_path / "model", "parts.views.mapping.words.max_tokens", 2**70)
-    with pytest.raises(XmtcError, match=r"is damaged: it reads .* words of a text"):
+    with pytest.raises(XmtcError, match=r"is damaged: its maximum number of words, .*, is out of range"):
         Tagger.load(tmp_path / "model").predict_labels(["text"])
 
 
@@ -160,7 +162,10 @@ def test_commands(tmp_path):
 def test_a_corpus_of_features_is_refused_before_it_is_read(tmp_path):
     (tmp_path / "given.txt").write_text("2 3 2\n0 0:1 2:1\n1 1:1\n")
     said = run("train", tmp_path / "given.txt", "-m", "wordvotes", "-o", tmp_path / "model")[1]
-    assert "WordVotes reads words, but the corpus holds features; give it texts, or choose a linear method." in said
+    assert (
+        "WordVotes reads words, but the corpus holds features; give a corpus of texts, or choose a linear method."
+        in said
+    )
 
 
 def test_methods_shows_the_parameters_of_what_is_read():

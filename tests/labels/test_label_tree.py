@@ -1,4 +1,4 @@
-"""Label vectors, trees and their search, on hand-worked numbers and against plain twins."""
+"""Tests of label vectors, label trees and tree search against hand-computed values and reference implementations."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from xmtc.core.predictions import NO_LABEL
 from xmtc.core.run import Run
 from xmtc.core.sparse import compact, normalise_rows
 from xmtc.errors import XmtcError
-from xmtc.labels import balanced_kmeans as clustering
-from xmtc.labels import kmeans as dividing
-from xmtc.labels import streaming_kmeans as many
+from xmtc.labels import balanced_kmeans, kmeans, streaming_kmeans
 from xmtc.labels.balanced_kmeans import add_labels, choose_half, halve, split_balanced, split_pieces
 from xmtc.labels.kmeans import cluster_labels, k_means
 from xmtc.labels.streaming_kmeans import build_label_vectors
@@ -99,33 +97,33 @@ def test_halving_by_one_thread_is_halving_in_pieces(monkeypatch):
     rng = np.random.default_rng(3)
     V = matrix((rng.random((200, 30)) * (rng.random((200, 30)) < 0.3)).round(1))  # sums without rounding
     at_once = split_balanced(V, np.arange(10, 190), 4, 20)
-    monkeypatch.setattr(clustering, "MIN_PIECE_VALUES", 16)
+    monkeypatch.setattr(balanced_kmeans, "MIN_PIECE_VALUES", 16)
     assert np.array_equal(split_balanced(V, np.arange(10, 190), 4, 20), at_once)
 
 
 def halve_plainly(points, first, second):
-    """The first half's members after 2-means with two centres, moved until the mean similarity hardly gains."""
+    """Reference implementation of balanced 2-means: the members of the first cluster."""
     centres, last = points[[first, second]], -np.inf
     while True:
         order = np.argsort(points @ (centres[1] - centres[0]), kind="stable")
         sums = np.array([points[order[:16]].sum(axis=0), points[order[16:]].sum(axis=0)])
         lengths = np.linalg.norm(sums, axis=1)
-        if lengths.sum() / 31 - last < clustering.MIN_GAIN:
+        if lengths.sum() / 31 - last < balanced_kmeans.MIN_GAIN:
             return set(order[:16])
         centres, last = sums / lengths[:, None], lengths.sum() / 31
 
 
 @pytest.fixture
 def small_pieces(monkeypatch):
-    """Such that some dozens of labels are cut into many."""
-    monkeypatch.setattr(clustering, "MIN_PIECE_VALUES", 16)
-    monkeypatch.setattr(dividing, "UNITS_PER_PRODUCT", 16)
+    """Make pieces so small that some dozens of labels are split into many."""
+    monkeypatch.setattr(balanced_kmeans, "MIN_PIECE_VALUES", 16)
+    monkeypatch.setattr(kmeans, "MIN_PIECE_VALUES", 16)
 
 
 def test_pieces_hold_every_row_once_and_about_as_many_values(small_pieces):
     lengths = np.random.default_rng(0).integers(0, 9, 300)
     pieces = split_pieces(lengths)
-    assert len(pieces) == clustering.MAX_PIECES
+    assert len(pieces) == balanced_kmeans.MAX_PIECES
     assert np.concatenate([np.arange(300)[piece] for piece in pieces]).tolist() == list(range(300))
     assert max(lengths[piece].sum() for piece in pieces) <= lengths.sum() / len(pieces) + lengths.max()
     assert split_pieces(np.zeros(0, int)) == [slice(0, 0)]
@@ -143,8 +141,8 @@ def test_rows_that_are_added_in_pieces_are_their_sum(factors, small_pieces):
 @pytest.mark.parametrize("piece", [16, 100_000], ids=["pieces", "whole"])
 @pytest.mark.parametrize(("n_features", "density", "least"), [(9, 0.5, 0.01), (29, 0.2, 0.0)], ids=["full", "sparse"])
 def test_k_means_is_its_plain_twin(n_features, density, least, piece, monkeypatch):
-    """Also where features leave a centre with the rows that had them."""
-    monkeypatch.setattr(dividing, "UNITS_PER_PRODUCT", piece)
+    """Compare with the reference implementation, also if features leave a centre with their rows."""
+    monkeypatch.setattr(kmeans, "MIN_PIECE_VALUES", piece)
     rng = np.random.default_rng(4)
     points = rng.random((300, n_features)) * (rng.random((300, n_features)) < density) + least
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-9)
@@ -154,7 +152,7 @@ def test_k_means_is_its_plain_twin(n_features, density, least, piece, monkeypatc
 
 
 def k_means_plainly(points, starts):
-    """Rows join the nearest centre, and centres move, until the mean similarity gains under 1e-3."""
+    """Reference implementation of spherical k-means."""
     centres, last = points[starts], -np.inf
     while True:
         similarity = points @ centres.T
@@ -167,7 +165,7 @@ def k_means_plainly(points, starts):
 
 @pytest.mark.parametrize("method", [Parabel, Bonsai, PLT, DiSMEC])
 def test_the_same_bytes_on_any_number_of_threads(method, small_pieces):
-    """Also where every part of the labels is cut into pieces, and blocks of labels end in any order."""
+    """Compare with small pieces, and with blocks of labels that finish in any order."""
     rng = np.random.default_rng(12)
     data = Dataset.from_matrix(matrix(rng.random((90, 40))), matrix(rng.random((90, 400)) < 0.04))
     one, three, seven = (method(**method.quick_parameters).fit(data, run=Run(threads)) for threads in (1, 3, 7))
@@ -385,7 +383,7 @@ def test_a_row_that_names_no_slot_is_refused():
 
 
 def test_rows_of_a_table_are_looked_at_as_their_plain_twin_does():
-    """One number of a table is another one, all of a small tree in turn."""
+    """Change each number of the tables of a small tree in turn."""
     rng = np.random.default_rng(0)
     data = Dataset.from_matrix(matrix(rng.random((40, 12)) < 0.3), matrix(rng.random((40, 9)) < 0.2))
     (tree,) = Parabel(n_trees=1, max_leaf=3).fit(data).trees
@@ -430,7 +428,7 @@ def test_a_search_cannot_go_round_in_circles():
 
 
 def test_packed_weights_are_found_again():
-    """Rows of few and of many weights, features that share a home, and features that are not there."""
+    """Test rows with few and many weights, hash collisions of features, and missing features."""
     rng = np.random.default_rng(4)
     W = rng.normal(size=(200, 40)) * (rng.random((200, 40)) < rng.random((200, 1)) ** 3)
     W[rng.random(200) < 0.3] = 0
@@ -483,7 +481,7 @@ def test_slots_stand_side_by_side():
 
 
 def test_documents_of_children_are_marked():
-    """Children 2 and 0 of a level, of a node that documents 2, 3, 4 and 7 come to."""
+    """Return children 2 and 0 of a node that documents 2, 3, 4 and 7 reach."""
     held = np.zeros((9, 3), np.float32)
     held[[2, 3, 3, 4, 7, 8], [2, 0, 2, 0, 0, 1]] = 1
     members, rows = csc_array(held), np.array([2, 3, 4, 7])
@@ -595,11 +593,11 @@ def test_labels_are_halved_through_their_documents_as_by_their_vectors(monkeypat
     stored = build_label_vectors(data)
     assert isinstance(stored, LabelVectors)
     expected = build_balanced_trees(stored, 3, [(0,), (1,)])
-    monkeypatch.setattr(many, "MIN_SINGLETON_LABELS", 0)
-    monkeypatch.setattr(many, "MAX_PART_VALUES", few)
-    monkeypatch.setattr(clustering, "MIN_PIECE_VALUES", 50)
+    monkeypatch.setattr(streaming_kmeans, "MAX_STORED_VALUES", 0)
+    monkeypatch.setattr(streaming_kmeans, "MAX_PART_VALUES", few)
+    monkeypatch.setattr(balanced_kmeans, "MIN_PIECE_VALUES", 50)
     labels = build_label_vectors(data)
-    assert isinstance(labels, many.StreamedLabelVectors)
+    assert isinstance(labels, streaming_kmeans.StreamedLabelVectors)
     np.testing.assert_allclose(labels.compute_vectors(np.arange(90)).toarray(), stored.matrix.toarray(), rtol=1e-5)
     found = build_balanced_trees(labels, 3, [(0,), (1,)], Run(threads))
     for one, other in zip(found, expected, strict=True):
@@ -638,7 +636,7 @@ def test_an_explanation_adds_up_the_path():
 
 
 def test_a_wide_beam_is_an_exhaustive_search():
-    """Against a plain twin that visits every node and multiplies down the paths."""
+    """Compare with a reference implementation that visits every node and multiplies along the paths."""
     rng = np.random.default_rng(5)
     X = matrix(rng.random((60, 12)) * (rng.random((60, 12)) < 0.5))
     Y = matrix(rng.random((60, 17)) < 0.2)

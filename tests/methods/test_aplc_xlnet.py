@@ -302,7 +302,7 @@ def test_states_computed_twice_are_the_same():
         for checkpointing in (False, True)
     )
     assert_same_weights(kept, computed, atol=2e-4)
-    with pytest.raises(XmtcError, match="Encoders of type xlnet cannot compute states twice"):
+    with pytest.raises(XmtcError, match="Encoders of type xlnet do not support gradient checkpointing"):
         replace(SMALL, gradient_checkpointing=True).fit(labelled("xlnet", 40), run=ONE)
 
 
@@ -435,9 +435,9 @@ def test_a_damaged_model_is_refused(damage, tagger):
 def test_a_damaged_tokenizer_is_refused(tagger):
     view = tagger.views["subwords"]
     view.check()
-    with pytest.raises(ValueError, match=r"^its tokenizer is no JSON"):
+    with pytest.raises(ValueError, match=r"^its tokenizer is not valid JSON"):
         replace(view, json=view.json[:-1]).check()
-    with pytest.raises(ValueError, match="it reads 0 subwords"):
+    with pytest.raises(ValueError, match="its maximum number of subwords, 0, is out of range"):
         replace(view, max_subwords=0).check()
 
 
@@ -548,7 +548,7 @@ def test_an_encoder_has_so_many_positions(said, positions, tmp_path):
 @pytest.mark.parametrize("content", ["{", "[]"])
 def test_a_damaged_configuration_is_refused(content, tmp_path):
     (tmp_path / "config.json").write_text(content)
-    with pytest.raises(XmtcError, match=r"cannot be had \(config.json: .*\); give the folder of one"):
+    with pytest.raises(XmtcError, match=r"cannot be loaded \(config.json: .*\); give the folder of an encoder"):
         read_max_positions(str(tmp_path))
 
 

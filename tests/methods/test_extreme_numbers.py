@@ -172,7 +172,7 @@ def test_columns_that_do_not_occur_count_in_the_length_alone():
 @pytest.mark.parametrize("columns", [[], [3, 3], [4, 1], [-1, 2], [0, 9]])
 def test_damaged_columns_are_refused(columns):
     view = OccurringColumns(n_columns=9, unit_length=True, columns=np.array(columns, np.int32))
-    with pytest.raises(ValueError, match="its columns do not rise from 0 to 9"):
+    with pytest.raises(ValueError, match="its columns are not ascending numbers below 9"):
         view.check()
 
 

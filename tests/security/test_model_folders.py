@@ -479,7 +479,7 @@ def test_an_encoder_folder_with_a_fifo_is_refused(tmp_path: Path, name: str) -> 
     with pytest.raises(XmtcError) as raised:
         train_with(folder)
     because = f"it has no {name}" if name == "config.json" else f"{name} is no regular file"
-    assert str(raised.value).startswith(f"The encoder {folder} cannot be had ({because}); give the folder of one")
+    assert str(raised.value).startswith(f"The encoder {folder} cannot be loaded ({because}); give the folder of an encoder")
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors", "1_Pooling"])
@@ -490,7 +490,7 @@ def test_a_link_out_of_an_encoder_folder_is_refused(tmp_path: Path, name: str) -
     else:
         shutil.move(folder / name, tmp_path / "elsewhere")
     (folder / name).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(XmtcError, match=f"cannot be had \\({name} is a link that leads out of its folder\\); give"):
+    with pytest.raises(XmtcError, match=f"cannot be loaded \\({name} is a link that leads out of its folder\\); give"):
         train_with(folder)
 
 
@@ -499,7 +499,7 @@ def test_an_index_of_weights_names_files_of_its_folder(tmp_path: Path, name: Any
     folder = encoder(tmp_path)
     shutil.move(folder / "model.safetensors", tmp_path / "x.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"a": name}}))
-    phrase = r"\(model\.safetensors\.index\.json names files that are not in the folder\); give the folder of one"
+    phrase = r"\(model\.safetensors\.index\.json names files that are not in the folder\); give the folder of an encoder"
     with pytest.raises(XmtcError, match=phrase):
         train_with(folder)
 

@@ -68,7 +68,7 @@ def test_models_with_offsets_that_wrap_around_are_refused(tmp_path, method, name
 
 
 def test_vocabularies_with_offsets_that_wrap_around_are_refused():
-    with pytest.raises(ValueError, match="do not lie end to end"):
+    with pytest.raises(ValueError, match="offsets are not ascending"):
         check_offsets(wrapped(np.arange(8)), 7, 7)
 
 

@@ -1,4 +1,4 @@
-"""Hostile vocabularies: every parser opens the given file alone, and whatever is wrong with it is one sentence."""
+"""Tests of malicious vocabulary files: parsers open no other file, and errors are one sentence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def imported(folder: Path, name: str, content: str | bytes):
 
 
 def said(folder: Path, name: str, content: str | bytes) -> str:
-    """Return the sentence with which a file is refused."""
+    """Return the error message of the import of a file."""
     with pytest.raises(XmtcError) as raised:
         imported(folder, name, content)
     return str(raised.value).replace(f"{folder}/", "")
@@ -57,16 +57,16 @@ class TestJSONLD:
         (tmp_path / "other.jsonld").write_text(json.dumps({"@context": CONTEXT}))
         sentence = said(tmp_path, "v.jsonld", json.dumps({"@context": context, "@graph": [CONCEPT]}))
         address = next(each for each in ("http://127.0.0.1:9/", "file:", "other") if each in json.dumps(context))
-        assert sentence.startswith(f"v.jsonld takes its @context from '{address}")
+        assert sentence.startswith(f"v.jsonld has the external @context '{address}")
         assert sentence.endswith(
-            "and nothing but the file itself is opened; expected the context in the file: put it there, or convert the "
-            "file to expanded JSON-LD or Turtle."
+            "which is not opened; expected the context in the file: insert it, or convert the file to expanded JSON-LD "
+            "or Turtle."
         )
 
     def test_a_context_of_a_node_is_refused(self, tmp_path):
         node = CONCEPT | {"@context": "http://127.0.0.1:9/"}
         sentence = said(tmp_path, "v.jsonld", json.dumps([{"@context": CONTEXT}, {"@graph": [[node]]}]))
-        assert sentence.startswith("v.jsonld takes its @context from 'http://127.0.0.1:9/'")
+        assert sentence.startswith("v.jsonld has the external @context 'http://127.0.0.1:9/'")
 
     def test_a_context_in_the_file_is_read(self, tmp_path):
         found = imported(tmp_path, "v.jsonld", json.dumps({"@context": [None, CONTEXT], "@graph": [CONCEPT]}))
@@ -79,7 +79,7 @@ class TestJSONLD:
     def test_half_a_surrogate_pair_is_refused(self, tmp_path):
         content = {"@context": CONTEXT, **CONCEPT, "@id": "http://x/\ud800"}
         assert said(tmp_path, "v.jsonld", json.dumps(content)) == (
-            "v.jsonld: The address 'http://x/\\ud800' holds half of a surrogate pair; expected whole characters."
+            "v.jsonld: The address 'http://x/\\ud800' holds half of a surrogate pair; expected valid Unicode."
         )
 
 
@@ -102,8 +102,8 @@ class TestXML:
     def test_other_entities_are_refused(self, tmp_path, declared):
         content = f"<!DOCTYPE rdf:RDF [{declared}]>{XML % (XML_CONCEPT % '&e;')}"
         assert said(tmp_path, "v.rdf", content) == (
-            "v.rdf declares the entity 'e', which is in another file, long, or made of entities; expected short texts "
-            "only: replace it by its text, or convert the file to Turtle."
+            "v.rdf declares the entity 'e', which is external, long or nested; expected short texts only: replace "
+            "it with its text, or convert the file to Turtle."
         )
 
     def test_nothing_else_is_opened(self, tmp_path):
@@ -155,13 +155,13 @@ class TestTurtle:
 def test_escapes_that_are_no_character_in_ntriples(tmp_path, escape, place):
     content = f"<http://x/1> {TYPE} .\n" + place.format(name=NAME, escape=escape)
     assert said(tmp_path, "v.nt", content) == (
-        f"v.nt, line 2: {escape} is no character; expected a number up to 10FFFF outside D800 to DFFF."
+        f"v.nt, line 2: {escape} is not a character; expected a code point up to 10FFFF outside D800 to DFFF."
     )
 
 
 def test_a_vocabulary_that_takes_too_long_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr("xmtc.vocabulary.skos.TaskLimits.for_file_size", lambda *_: TaskLimits(seconds=0.05))
     assert said(tmp_path, "v.ttl", f"<http://x/1> {TYPE} .\n" * 20_000) == (
-        "v.ttl cannot be read as turtle (it takes longer than 0.05 seconds); expected a whole file of that format: "
-        "fetch it again, or name its format with --format."
+        "v.ttl cannot be read as turtle (it takes longer than 0.05 seconds); expected a complete file of that format: "
+        "download it again, or set its format with --format."
     )

@@ -137,7 +137,7 @@ def full(array):
         ("views.tfidf.vocabulary.ends", replaced(-1, 10**12), "do not lie within their text"),
         ("views.tfidf.vocabulary.text", lambda text: text[:-1], "do not lie within their text"),
         ("views.tfidf.idf", replaced(0, np.nan), "views.tfidf.idf holds nan or infinity"),
-        ("views.tfidf.idf", lambda idf: idf[:-1], "do not have one positive weight each"),
+        ("views.tfidf.idf", lambda idf: idf[:-1], "positive finite numbers"),
         ("labels.table", full, "has no free slot"),
         ("model.trees.0.bias", replaced(0, np.nan), "model.trees.0.bias holds nan or infinity"),
         ("model.trees.0.scale", replaced(0, np.inf), "model.trees.0.scale holds nan or infinity"),
@@ -177,7 +177,7 @@ def test_sizes_and_types_are_looked_at_when_it_is_opened(folder, name, change):
 
 def test_sizes_of_words_and_terms(folder):
     set_said(folder, "parts.views.mapping.tfidf.tokenizer.ngrams", 2**70)
-    with pytest.raises(XmtcError, match=f"is damaged: it makes words of 2 characters and terms of {2**70} words; copy"):
+    with pytest.raises(XmtcError, match=f"is damaged: its min_chars=2 or ngrams={2**70} is out of range; copy"):
         Tagger.load(folder).predict_labels(TEXTS)
 
 
@@ -188,7 +188,7 @@ def test_columns_are_looked_at_too(tmp_path):
         set_said(tmp_path / "model", "parts.views.mapping.columns.n_columns", n_features)
         set_said(tmp_path / "model", "parts.model.views.mapping.columns", n_features)
         with pytest.raises(
-            XmtcError, match=f"is damaged: it cannot have {n_features} features; copy or train it again"
+            XmtcError, match=f"is damaged: its number of features, {n_features}, is out of range; copy or train it again"
         ):
             Classifier.load(tmp_path / "model").tagger_.predict([])
 

@@ -18,11 +18,11 @@ from test_features import run as xmtc
 
 from xmtc import Classifier, Run, XmtcError
 from xmtc.core.memory import get_memory_limit
+from xmtc.data.batch import Texts
 from xmtc.features.tfidf import Tfidf
-from xmtc.features.word_counts import StoredCounts, TermCounts, WordCounts
+from xmtc.features.word_counts import StoredCounts, TermCounts
 from xmtc.storage.array_file import map_file
 from xmtc.storage.disk_arrays import ArrayStore, PreallocatedArray
-from xmtc.text.tokenizer import Tokenizer
 
 TEXTS = [f"common word{i % 7} books{i % 5} library number{i}" for i in range(400)]
 TAGS = [[f"a{i % 5}", f"b{i % 7}"] for i in range(400)]
@@ -173,16 +173,11 @@ def test_counts_that_are_held_are_the_same(documents):
     assert held.frequencies.tolist() == [sum(term in document for document in documents) for term in range(301)]
 
 
-def test_counts_are_let_go_of_when_the_matrix_is_made(monkeypatch):
-    seen = []
-    of = WordCounts.from_texts.__func__
-    monkeypatch.setattr(WordCounts, "of", classmethod(lambda cls, *args: seen.append(of(cls, *args)) or seen[-1]))
-    monkeypatch.setattr("xmtc.text.tokenizer.batch_texts.__defaults__", (500,))
-    Tfidf(analyzer="words+grams").fit(TEXTS)
-    assert seen[0].batches == []
-    kept = of(WordCounts, Tokenizer(), TEXTS, Run())
-    assert len(kept.batches) > 5
-    n_docs, n_entries = kept.n_docs, kept.n_entries
-    Tfidf().fit_counts(kept, Tokenizer(), "words", Run())
-    assert len(kept.batches) > 5
-    assert (n_docs, n_entries) == (400, 5 * 400)
+def test_counts_are_released_while_the_matrix_is_built():
+    batches = [Texts.from_strings(TEXTS[begin : begin + 50]) for begin in range(0, len(TEXTS), 50)]
+    released, kept = (Tfidf().count_words(batches, Run()) for _ in range(2))
+    Tfidf().fit_counts(released, "words+grams", Run(), should_release=True)
+    assert released.batches == []
+    Tfidf().fit_counts(kept, "words", Run())
+    assert len(kept.batches) == 8
+    assert (kept.n_docs, kept.n_entries) == (400, 5 * 400)

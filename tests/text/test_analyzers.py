@@ -1,4 +1,4 @@
-"""Stems and character n-grams: plain twins, scikit-learn's numbers, explanations that point into the text, and auto."""
+"""Tests of stems and character n-grams against reference implementations, of explanations, and of analyzer=auto."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from xmtc.core.dataset import Bag, Dataset
 from xmtc.core.run import Run
 from xmtc.data.batch import concatenate_bytes
 from xmtc.data.corpus import open_corpus
+from xmtc.data.document import Document
 from xmtc.data.in_memory import to_documents
+from xmtc.data.label_collector import LabelCollector
 from xmtc.explain.highlights import weigh_spans
 from xmtc.features.tfidf import AnalyzedTfidf, JoinedTfidf, Tfidf
 from xmtc.features.word_counts import TermCounts, WordCounts, expand_counts
@@ -39,7 +41,7 @@ LETTERS = st.text(st.sampled_from("abcäöß é1_東京ที่中"), max_size=
 
 
 def plain_grams(word: str, shortest: int, longest: int) -> list[str]:
-    """A plain twin: all runs of a word between blanks; of Han characters shorter ones, from each where it begins."""
+    """Reference implementation of character n-grams; n-grams that begin with a Han character are shorter."""
     padded = f" {word} "
     found = []
     for begin in range(len(padded)):
@@ -54,7 +56,7 @@ def plain_grams(word: str, shortest: int, longest: int) -> list[str]:
 
 
 def terms_of(analyzer, words: list[str]) -> list[list[str]]:
-    pieces = analyzer.pieces(*concatenate_bytes([word.encode() for word in words]))
+    pieces = analyzer.analyze(*concatenate_bytes([word.encode() for word in words]))
     terms = StringIndex(pieces.text, pieces.ends, np.empty(0, np.int32)).words()
     assert len(set(terms)) == len(terms)
     return [[terms[i] for i in pieces.numbers[a:b]] for a, b in zip(pieces.starts, pieces.starts[1:], strict=False)]
@@ -175,7 +177,7 @@ def test_words_in_their_order_can_be_stems():
     plain, _ = Words(analyzer="words+grams").fit(TEXTS)  # beside words, grams are for the other views
     assert plain.vocabulary.words() == Words().fit(TEXTS)[0].vocabulary.words()
     for wrong in ("grams", "words+snowball:english"):
-        with pytest.raises(XmtcError, match="does not fit words in their order"):
+        with pytest.raises(XmtcError, match="cannot be used for sequences of words"):
             Words(analyzer=wrong)
 
 
@@ -279,7 +281,7 @@ def test_where_a_clause_is_a_word_grams_are_the_default(language):
     texts, tags = [document(subjects[i]) for i in chosen], [[f"label-{i}"] for i in chosen]
     classifier = Classifier("parabel").fit(texts[:200], tags[:200])
     assert classifier.tagger_.about["chosen"]["analyzer"] == "grams"
-    assert "without blanks between words" in classifier.tagger_.about["chosen"]["because"]
+    assert "scripts without spaces between words" in classifier.tagger_.about["chosen"]["because"]
     assert classifier.evaluate(texts[200:], tags[200:], ["P@1"])["P@1"] > 0.9
     words = Classifier("parabel", analyzer="words").fit(texts[:200], tags[:200])
     assert words.evaluate(texts[200:], tags[200:], ["P@1"])["P@1"] < 0.9
@@ -289,7 +291,7 @@ def test_where_a_clause_is_a_word_grams_are_the_default(language):
 
 
 def agglutinated(n: int, seed: int) -> tuple[list[str], list[list[str]]]:
-    """Words of a root and many endings: most forms are new, and only what they share tells the label."""
+    """Return texts whose words are a root and one of many endings; only the root determines the label."""
     rng = np.random.default_rng(seed)
     letters = np.array(list("aeioukstpnlmr"))
     roots = ["".join(np.random.default_rng(i).choice(letters, 6)) for i in range(40)]
@@ -306,7 +308,7 @@ def test_auto_finds_that_grams_suit_and_says_so(tmp_path):
     one, two = (Classifier("parabel").fit(texts, tags, run=Run(threads=threads)) for threads in (1, 2))
     chosen = one.tagger_.about["chosen"]
     assert chosen["analyzer"] == "grams"
-    assert "nDCG@5 of 375 documents held out: words " in chosen["because"]
+    assert "nDCG@5 of 375 held-out documents: words " in chosen["because"]
     assert one.tagger_.about == two.tagger_.about
     assert one.get_params()["analyzer"] == "auto"
     lines = (json.dumps({"text": text, "labels": labels}) for text, labels in zip(texts, tags, strict=True))
@@ -329,29 +331,40 @@ def test_auto_finds_that_grams_suit_and_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("texts", "values", "chosen", "because"),
     [
-        (["seven words that say nothing to anybody"] * 10, {}, "words", "10 documents are too few to try others"),
+        (
+            ["seven words that say nothing to anybody"] * 10,
+            {},
+            "words",
+            "10 documents are too few to compare analyzers; 1,000 are needed",
+        ),
         ([f"word{i % 50} again" for i in range(1200)], {}, "words", "only 0.0% of the words of new documents"),
-        (["中文的 library"] * 10, {}, "words+grams", "30% of the letters are of scripts without blanks"),
-        (["中文的书"] * 10, {"ngrams": 2}, "words", "with ngrams=2, terms are runs of words"),
+        (
+            ["中文的 library"] * 10,
+            {},
+            "words+grams",
+            "30% of the letters belong to scripts without spaces between words",
+        ),
+        (["中文的书"] * 10, {"ngrams": 2}, "words", "ngrams=2 requires words"),
     ],
 )
 def test_auto_needs_no_trial(texts, values, chosen, because):
-    counted = WordCounts.from_texts(Tokenizer(), texts, Run())
-    found = select_analyzer(Tfidf(**values), counted, lambda: pytest.fail("labels are not looked at"), Run())
-    assert found.analyzer == chosen
-    assert found.reason.startswith(because)
+    counts = WordCounts.from_texts(Tokenizer(), texts, Run())
+    choice = select_analyzer(Tfidf(**values), counts, LabelCollector(), Run())  # without labels a trial is impossible
+    assert choice.analyzer == chosen
+    assert choice.reason.startswith(because)
 
 
 def test_auto_tries_what_has_labels_and_with_fewer_documents_than_the_rest_needs():
     texts, tags = agglutinated(2000, seed=0)
-    found = []
+    choices = []
     for n_labelled, min_df in ((2000, 60), (999, 2)):
-        Y = np.zeros((2000, 40), np.float32)
-        Y[np.arange(n_labelled), [int(labels[0][6:]) for labels in tags[:n_labelled]]] = 1
-        counted = WordCounts.from_texts(Tokenizer(), texts, Run())
-        found.append(select_analyzer(Tfidf(min_df=min_df), counted, lambda Y=Y: csr_array(Y), Run()))
-    assert found[0].analyzer == "grams"
-    assert found[1].because == "999 documents with labels are too few to try others; 1,000 would do"
+        collector = LabelCollector()
+        labels = [*tags[:n_labelled], *[[]] * (2000 - n_labelled)]
+        documents = [Document("", text, given) for text, given in zip(texts, labels, strict=True)]
+        counts = WordCounts.from_texts(Tokenizer(), (document.text for document in collector.collect(documents)), Run())
+        choices.append(select_analyzer(Tfidf(min_df=min_df), counts, collector, Run()))
+    assert choices[0].analyzer == "grams"
+    assert choices[1].reason == "999 labelled documents are too few to compare analyzers; 1,000 are needed"
 
 
 def test_a_trial_holds_out_documents_and_names_no_label_twice():
@@ -404,15 +417,15 @@ def test_stop_words_of_languages():
 @pytest.mark.parametrize(
     ("analyzer", "said"),
     [
-        ("stems", r"There is no analyzer 'stems'; expected words, snowball:LANGUAGE"),
-        ("", r"There is no analyzer ''"),
-        ("snowball:", r"There is no analyzer 'snowball:'"),
-        ("words:3", r"There is no analyzer 'words:3'"),
+        ("stems", r"Unknown analyzer 'stems'; expected words, snowball:LANGUAGE"),
+        ("", r"Unknown analyzer ''"),
+        ("snowball:", r"Unknown analyzer 'snowball:'"),
+        ("words:3", r"Unknown analyzer 'words:3'"),
         ("snowball:finish", r"snowball has no language 'finish'; did you mean finnish\?"),
         ("simplemma:xx", r"simplemma has no language 'xx'; it has ar, "),
-        ("grams:5-3", r"'grams:5-3' does not say how long grams are; expected two lengths up to 20"),
-        ("grams:", r"'grams:' does not say how long grams are"),
-        ("words+words", r"analyzer='words\+words' names one twice"),
+        ("grams:5-3", r"'grams:5-3' has no valid n-gram lengths; expected two lengths up to 20"),
+        ("grams:", r"'grams:' has no valid n-gram lengths"),
+        ("words+words", r"analyzer='words\+words' contains a duplicate"),
     ],
 )
 def test_what_is_no_analyzer_is_refused(analyzer, said):
@@ -421,7 +434,7 @@ def test_what_is_no_analyzer_is_refused(analyzer, said):
 
 
 def test_grams_are_not_cut_from_runs_of_words():
-    with pytest.raises(XmtcError, match="ngrams=2 makes terms of several words, and analyzer=grams cuts single words"):
+    with pytest.raises(XmtcError, match="ngrams=2 cannot be combined with analyzer=grams, which splits single words"):
         Tfidf(analyzer="grams", ngrams=2)
 
 
@@ -466,5 +479,5 @@ def test_documents_of_one_language_are_kept(tmp_path):
     assert f"2 of 3 documents are in fi and written to {tmp_path / 'fi.jsonl'}; left out: en 1." in said
     assert [json.loads(line)["text"] for line in (tmp_path / "fi.jsonl").open()] == [texts[0]] * 2
     code, said = xmtc("data", "language", tmp_path / "all.jsonl", tmp_path / "xx.jsonl", "--only", "finnish")
-    assert "py3langid knows no language 'finnish'; expected one of " in said
+    assert "py3langid does not support the language 'finnish'; expected one of " in said
     assert not (tmp_path / "xx.jsonl").exists()

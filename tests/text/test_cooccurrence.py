@@ -1,4 +1,4 @@
-"""Word vectors from a corpus itself."""
+"""Tests of word vectors from the co-occurrences of a corpus."""
 
 import numpy as np
 import pytest

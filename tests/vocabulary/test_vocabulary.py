@@ -1,4 +1,4 @@
-"""Vocabularies: read from SKOS and tables, kept in a folder, found by whatever people call a concept."""
+"""Tests of vocabularies: import from SKOS and tables, saving, and lookup by URI, id, notation and name."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def zoo(turtle):
 
 
 def said(vocabulary: Vocabulary) -> dict:
-    """All that a vocabulary says of each concept, without numbers."""
+    """Return all statements about each concept, without concept numbers."""
     return {
         vocabulary.uri(i): (
             sorted(vocabulary.names(i)),
@@ -123,7 +123,7 @@ def test_the_four_notations_of_skos_say_the_same(zoo, turtle, tmp_path, format, 
 
 
 def test_ntriples_as_rdflib_reads_them(tmp_path):
-    """Our line reader against rdflib's on what makes lines hard."""
+    """Compare the N-Triples reader with rdflib on difficult lines."""
     skos = "http://www.w3.org/2004/02/skos/core#"
     lines = [
         f"<u:1> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <{skos}Concept> . # a remark",
@@ -147,7 +147,7 @@ def write(path, text):
 
 
 def test_tables(tmp_path):
-    """id and name; Annif's URIs in angle brackets with a notation; columns by title; a file for each language."""
+    """Test id and name, Annif's URIs with notations, columns with titles, and one file per language."""
     plain = import_files([write(tmp_path / "label_names.tsv", "10\tdomestic trade\n1000\tfinancing\n")])
     assert [plain.name(i) for i in range(2)] == ["domestic trade", "financing"]
     annif = import_files([write(tmp_path / "annif.tsv", f"<{ZOO}cat>\tcat\t1.1\n<{ZOO}lion>\tlion\n")])
@@ -181,13 +181,13 @@ def test_tables(tmp_path):
         ("a.tsv", b"name\tnotation\ncat\t1\n", "expected one called id or uri"),
         ("a.csv", b"ID,Bezeichnung\n1,Katze\n", "has the columns ID, Bezeichnung; expected one called name or label"),
         ("a.tsv", b"u:1\tcat\n\tdog\n", "row 2 has no id"),
-        ("a.tsv", b"u:1\tc\xe4t\n", "line 1 is no UTF-8"),
-        ("a.csv", b'id,name\nu:1,"cat\n', "mend its quotes"),
-        ("a.nt", b"<u:1> <u:2>\n", "line 1: '<u:1> <u:2>' is no N-Triples statement"),
+        ("a.tsv", b"u:1\tc\xe4t\n", "line 1 is not UTF-8"),
+        ("a.csv", b'id,name\nu:1,"cat\n', "correct its quotes"),
+        ("a.nt", b"<u:1> <u:2>\n", "line 1: '<u:1> <u:2>' is not an N-Triples statement"),
         ("a.ttl", b"<u:1> a \n", "cannot be read as turtle"),
         ("a.rdf", b"<rdf", "cannot be read as xml"),
         ("a.jsonld", b"{", "cannot be read as json-ld"),
-        ("a.docx", b"", "nothing that tells its format"),
+        ("a.docx", b"", "a.docx has an unknown extension"),
     ],
 )
 def test_bad_files_are_refused_with_a_reason(tmp_path, name, content, sentence):
@@ -292,11 +292,22 @@ def test_damaged_numbers_are_found(zoo, tmp_path, part, value):
         Vocabulary.load(tmp_path / "zoo")
 
 
-HARD_NAMES = ["cat", "  Big\tCAT ", "Straße", "ﬁn\u00a0de  siècle", "e\u0301", "¨", "a\u2028b\r c", "İ", "東京"]
+HARD_NAMES = [
+    "cat",
+    "  Big\tCAT ",
+    "Straße",
+    "ﬁn\u00a0de  siècle",
+    "e\u0301",
+    "¨",
+    "a\u2028b\r c",
+    "İ",
+    "東京",
+    "a" + "\u0301" * 40,
+]
 
 
 def test_names_are_hashed_many_at_once_as_one_by_one():
-    """line_hashes against `key` and the hash of each."""
+    """Compare hash_lines with the hash of normalize_name of each line."""
     expected = np.empty(len(HARD_NAMES), np.uint64)
     for i, name in enumerate(HARD_NAMES):
         text = np.frombuffer(bytearray(normalize_name(name)), np.uint8)
@@ -334,7 +345,7 @@ def test_reading_skos_without_rdflib_says_what_to_install(turtle, monkeypatch):
 
 
 def test_hashes_are_fnv(zoo):
-    """The kernel against the definition of FNV-1a, folded."""
+    """Compare the kernel with the definition of FNV-1a, with the high bits folded in."""
     text = np.frombuffer(bytearray(b"cat" + b"lion"), np.uint8)
     found = np.empty(2, np.uint64)
     hash_spans(text, np.array([0, 3]), np.array([3, 7]), found)

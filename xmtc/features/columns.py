@@ -1,4 +1,4 @@
-"""Features that come with the corpus (the XMC repository's files, svmlight, npz) instead of being made from text."""
+"""View of numeric features that the corpus contains (XMC repository format, svmlight, npz) instead of texts."""
 
 from __future__ import annotations
 
@@ -19,34 +19,36 @@ from xmtc.features.view import FEATURES, FittedView, View
 from xmtc.storage.form import array
 from xmtc.text.word_spans import Span
 
-SparseRow = tuple[np.ndarray, np.ndarray]  # column numbers int32, values float32
-MIN_WIDE_COLUMNS = 2**20  # columns, from which on those that do not occur are left out, where they are the most
+SparseRow = tuple[np.ndarray, np.ndarray]  # int32 column numbers, float32 values
+MIN_WIDE_COLUMNS = 2**20  # number of columns above which unused columns are dropped, if most are unused
 
 
 @dataclass(frozen=True)
 class Columns(View):
-    """How features that a corpus brings along are used."""
+    """Numeric features of a corpus."""
 
-    title: ClassVar[str] = "Features that a corpus brings along"
+    title: ClassVar[str] = "Features of the corpus"
     input_kind: ClassVar[str] = FEATURES
     replaced_view: ClassVar[str] = "tfidf"
 
-    unit_length: bool = param(True, "scale each document's features to length 1")
-    n_columns: int = param(0, "columns that there are at least; a corpus may say it itself", low=0, high=2**31 - 1)
+    unit_length: bool = param(True, "Scaling of each document's features to unit length.")
+    n_columns: int = param(0, "Minimum number of columns; a corpus may declare its own.", low=0, high=2**31 - 1)
 
     def fit(self, contents: Iterable[SparseRow], run: Run = Run()) -> tuple[FittedColumns, Bag]:
         X = build_matrix(contents, self.n_columns)
-        size = {"n_columns": X.shape[1], "unit_length": self.unit_length}
-        fitted = FittedColumns(**size)
+        fields = {"n_columns": X.shape[1], "unit_length": self.unit_length}
+        fitted = FittedColumns(**fields)
         if X.shape[1] > MIN_WIDE_COLUMNS:
-            columns = np.unique(np.append(X.indices, 0)).astype(np.int32)  # one at least, where there are no values
+            columns = np.unique(np.append(X.indices, 0)).astype(np.int32)  # at least one column
             if 2 * len(columns) < X.shape[1]:
-                fitted = OccurringColumns(**size, columns=columns)
+                fitted = OccurringColumns(**fields, columns=columns)
         return fitted, fitted.scale(X)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FittedColumns(FittedView):
+    """All columns of a corpus."""
+
     input_kind: ClassVar[str] = FEATURES
 
     n_columns: int
@@ -57,7 +59,7 @@ class FittedColumns(FittedView):
         return self.n_columns
 
     def transform(self, contents: Iterable[SparseRow], run: Run = Run()) -> Bag:
-        """Columns beyond those of the training documents carry no weight and are dropped."""
+        """Return new documents; columns beyond those of training have no weights and are dropped."""
         X = build_matrix(contents, self.n_columns)
         return self.scale(
             X if X.shape[1] == self.n_columns else select_entries(X, X.indices < self.n_columns, self.n_columns)
@@ -66,27 +68,28 @@ class FittedColumns(FittedView):
     def scale(self, X: csr_array) -> Bag:
         return Bag(normalise_rows(X) if self.unit_length else X)
 
-    def mark_known_documents(self, shown: Bag | Tokens) -> np.ndarray:
-        """All of them: a feature of zero is a value like others, and says something."""
-        return np.ones(shown.n_docs, bool)
+    def mark_known_documents(self, features: Bag | Tokens) -> np.ndarray:
+        """Return True for all documents: a value of zero is information, too."""
+        return np.ones(features.n_docs, bool)
 
     def term(self, number: int) -> str:
         return f"column {number}"
 
     def spans(self, text: str) -> list[Span]:
-        raise XmtcError("This model was trained on features without words, so it has none to explain with.")
+        raise XmtcError("The model was trained on features, not on texts; explanations need a model of texts.")
 
     def check(self) -> None:
         if not 0 <= self.n_columns < 2**31:
-            raise ValueError(f"it cannot have {self.n_columns} features")
+            raise ValueError(f"its number of features, {self.n_columns}, is out of range")
 
 
 @dataclass(frozen=True, kw_only=True)
 class OccurringColumns(FittedColumns):
-    """Of very many columns, those that occur in the training documents: what is trained is as wide as these. The others
-    carry no weight, and only count in the length of a document, as they do elsewhere."""
+    """Columns of a wide corpus that occur in the training documents, so that the model has only these.
 
-    columns: np.ndarray = array(np.int32)  # (size,), ascending
+    Other columns have no weights, but contribute to the length of a document."""
+
+    columns: np.ndarray = array(np.int32)  # (size,); ascending
 
     @property
     def n_inputs(self) -> int:
@@ -98,7 +101,7 @@ class OccurringColumns(FittedColumns):
 
     def scale(self, X: csr_array) -> Bag:
         X = super().scale(X).matrix
-        places = np.searchsorted(self.columns[:-1], X.indices)  # of one beyond the last, the last
+        places = np.searchsorted(self.columns[:-1], X.indices)  # without the last, so that places are in range
         return Bag(select_entries(X, self.columns[places] == X.indices, self.size, places))
 
     def term(self, number: int) -> str:
@@ -106,20 +109,20 @@ class OccurringColumns(FittedColumns):
 
     def check(self) -> None:
         super().check()
-        rise = self.size > 0 and self.columns[0] >= 0 and is_ascending(self.columns, strict=True)
-        if not rise or self.columns[-1] >= self.n_columns:
-            raise ValueError(f"its columns do not rise from 0 to {self.n_columns}")
+        is_valid = self.size > 0 and self.columns[0] >= 0 and is_ascending(self.columns, strict=True)
+        if not is_valid or self.columns[-1] >= self.n_columns:
+            raise ValueError(f"its columns are not ascending numbers below {self.n_columns}")
 
 
 def select_entries(X: csr_array, kept: np.ndarray, n_columns: int, columns: np.ndarray | None = None) -> csr_array:
-    """Some of the entries of a matrix of so many columns, with other column numbers where these are given."""
+    """Return a matrix with some of the entries of X, renumbered if `columns` has new column numbers."""
     ends = np.concatenate([[0], np.cumsum(kept)])[X.indptr]
     columns = X.indices if columns is None else columns
     return csr_array((X.data[kept], columns[kept].astype(np.int32), narrow_indptr(ends)), shape=(X.shape[0], n_columns))
 
 
 def build_matrix(rows: Iterable[SparseRow], n_columns: int = 0) -> csr_array:
-    """Rows as a matrix, columns ascending; n_columns of them, or more if more occur."""
+    """Build a matrix with ascending columns and at least n_columns columns."""
     indices, data, ends = [], [], [0]
     for columns, values in rows:
         order = np.argsort(columns, kind="stable")

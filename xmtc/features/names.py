@@ -1,5 +1,6 @@
-"""Texts as sequences of the words that names of labels are made of, for methods that look for these names. Unlike the
-view of words it learns nothing from texts: a name may hold words that no training document does."""
+"""View of texts as sequences of the words of label names, for methods that search texts for these names.
+
+Unlike `Words`, its vocabulary comes from the names, which may have words that no training document has."""
 
 from __future__ import annotations
 
@@ -19,24 +20,24 @@ from xmtc.text.stemming import PLURAL_STEMMING, get_stemmer
 from xmtc.text.string_index import StringIndex
 from xmtc.text.tokenizer import Tokenizer, WordSequences, batch_texts
 
-UNLIMITED_WORDS = 2**31  # words of a text; no text has as many
+UNLIMITED_WORDS = 2**31  # more words than any text has
 
 
 @dataclass(frozen=True)
 class Names(View):
-    """How texts become sequences of the words of names."""
+    """Sequences of the words of label names."""
 
-    title: ClassVar[str] = "Words of labels' names"
+    title: ClassVar[str] = "Words of label names"
     unit: ClassVar[str] = "words of names"
     is_fitted_on_label_names: ClassVar[bool] = True
     has_batch_support: ClassVar[bool] = True
 
     look_within: int = param(
-        1000, "look for names in this many words of a text, from its beginning", low=1, search=(100, 3000), log=True
+        1000, "Number of words at the beginning of a text that are searched.", low=1, search=(100, 3000), log=True
     )
     stemming: str = param(
         PLURAL_STEMMING,
-        "how words are compared: as they are (none), without plural's s (plural), or by Snowball's stems (english …)",
+        "Stemming of words: none, plural (removes a final s), or a language of Snowball such as english.",
     )
 
     def __post_init__(self) -> None:
@@ -44,6 +45,7 @@ class Names(View):
         get_stemmer(self.stemming)
 
     def fit(self, contents: Iterable[str], run: Run = Run(), names: Sequence[str] = ()) -> tuple[FittedNames, Tokens]:
+        """Learn the vocabulary from label names and return the texts' tokens."""
         tokenizer = Tokenizer(min_chars=1)
         stems: dict[str, None] = {}
         for batch in batch_texts(names):
@@ -59,9 +61,9 @@ class Names(View):
 
 @dataclass(frozen=True, kw_only=True)
 class FittedNames(FittedWords):
-    """Ids of the stems that names are made of; all other words are UNKNOWN."""
+    """Ids of the stems of label names; all other words are unknown."""
 
-    has_word_terms: ClassVar[bool] = False  # explanations show the words of the text, not their stems
+    has_word_terms: ClassVar[bool] = False  # ids are stems; explanations show the words of the text
 
     stemming: str
 
@@ -71,7 +73,7 @@ class FittedNames(FittedWords):
         return replace(part, text=text, ends=ends)
 
     def transform_names(self, names: Iterable[str], run: Run = Run()) -> Tokens:
-        """Names themselves, however long they are."""
+        """Return the tokens of names, without a length limit."""
         return replace(self, max_tokens=UNLIMITED_WORDS).transform(names, run)
 
     def check(self) -> None:
@@ -80,5 +82,5 @@ class FittedNames(FittedWords):
 
 
 def list_stems(part: WordSequences, stemming: str) -> list[str]:
-    """The stem of each distinct word of a batch."""
+    """Return the stem of each distinct word of a batch."""
     return list(map(get_stemmer(stemming), StringIndex(part.text, part.ends, np.empty(0, np.int32)).words()))

@@ -1,5 +1,7 @@
-"""The contract of views. A View is a recipe: how documents are looked at. A FittedView is what a corpus has taught it,
-saved with the model: it makes of new documents what it made of the training documents."""
+"""Base classes of views, the feature representations of documents.
+
+A View holds hyper-parameters; its `fit` learns from a corpus and returns a FittedView, which transforms new documents
+and is saved with the model."""
 
 from __future__ import annotations
 
@@ -19,83 +21,77 @@ from xmtc.text.analyzers import AUTO
 from xmtc.text.word_spans import Span
 
 ANALYZER_PARAM: Any = param(
-    AUTO, "terms: words, snowball:LANGUAGE, simplemma:LANGUAGE, grams, words+grams; auto finds out what suits"
+    AUTO,
+    "Text analyzer: words, snowball:LANGUAGE, simplemma:LANGUAGE, grams, words+grams, or auto (selects one).",
 )
-TEXTS, FEATURES = "texts", "features"  # what a corpus holds, and a view is made from
-UNKNOWN_ID = 0  # the id of a word that is not in a vocabulary
+TEXTS, FEATURES = "texts", "features"  # kinds of content of a corpus, and inputs of a view
+UNKNOWN_ID = 0  # id of words that are not in the vocabulary
 
 
 @dataclass(frozen=True)
 class View(ParameterSet, ABC):
-    """One way to look at documents. A subclass is a frozen dataclass with param() fields."""
+    """Recipe of a feature representation. A subclass is a frozen dataclass with param() fields."""
 
-    title: ClassVar[str]  # what people call it
-    unit: ClassVar[str] = "features"  # what its size counts
-    input_kind: ClassVar[str] = TEXTS  # or COLUMNS: pairs of column numbers and values
-    has_analyzer_callback: ClassVar[bool] = (
-        False  # its `fit` takes a function `choose`, to ask for what it was not told
-    )
-    replaced_view: ClassVar[str] = ""  # the view that it replaces in a corpus that holds what it is made from
-    has_batch_support: ClassVar[bool] = False  # its `fit` reads contents by `batches`, so that they may come as Texts
-    uses_workdir: ClassVar[bool] = False  # of a run: what it makes is written there, and mapped
-    is_fitted_on_label_names: ClassVar[bool] = (
-        False  # from those of labels, which its `fit` then takes, not from documents
-    )
+    title: ClassVar[str]  # name in reports and help
+    unit: ClassVar[str] = "features"  # unit of `FittedView.size`
+    input_kind: ClassVar[str] = TEXTS  # or FEATURES: pairs of column numbers and values
+    replaced_view: ClassVar[str] = ""  # view that this one replaces if the corpus has this one's input kind
+    has_batch_support: ClassVar[bool] = False  # `fit` reads contents with `batch_texts`, so that Texts are accepted
+    uses_workdir: ClassVar[bool] = False  # `fit` writes large arrays to the run's working directory
+    is_fitted_on_label_names: ClassVar[bool] = False  # `fit` takes `names`, the label names, and learns from them
 
     @abstractmethod
     def fit(self, contents: Iterable[Any], run: Run = Run()) -> tuple[FittedView, Bag | Tokens]:
-        """Learn from the texts of documents, and show the same documents. Texts may be a stream."""
+        """Learn from the contents of documents, which may be a stream, and return them transformed."""
 
 
 class FittedView(Form, ABC):
-    """A view after training. A subclass is a frozen dataclass and a Form."""
+    """View learnt from a corpus. A subclass is a frozen dataclass and a Form."""
 
-    input_kind: ClassVar[str] = TEXTS  # as its View is
-    has_word_terms: ClassVar[bool] = True  # an id stands for a word or a term; else for a part of one
+    input_kind: ClassVar[str] = TEXTS  # that of the View
+    has_word_terms: ClassVar[bool] = True  # ids stand for words or runs of words, not for parts of words
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """Columns of its Bags, or ids of its Tokens."""
+        """Number of columns of the Bags, or of distinct ids of the Tokens."""
 
     @property
     def n_inputs(self) -> int:
-        """Columns of the matrices that it takes, where it is made from such."""
+        """Number of columns of the input, for a view of features."""
         return self.size
 
     @property
     def max_length(self) -> int | None:
-        """Tokens of a document at most; None for bags, and where there is no limit."""
+        """Maximum number of tokens of a document; None for bags or without a limit."""
         return None
 
     @abstractmethod
     def transform(self, contents: Iterable[Any], run: Run = Run()) -> Bag | Tokens:
-        """New documents as this view shows them."""
+        """Return new documents in this view."""
 
-    def mark_known_documents(self, shown: Bag | Tokens) -> np.ndarray:
-        """(n_docs,) bool: which documents, as `transform` has shown them, hold anything that this view knows."""
-        if isinstance(shown, Bag):
-            return shown.matrix.indptr[1:] > shown.matrix.indptr[:-1]
-        if shown.vocabulary is None:  # of which nobody has said what an unknown token is
-            return np.ones(shown.n_docs, bool)
-        return mark_documents_with(shown, shown.ids != UNKNOWN_ID)
+    def mark_known_documents(self, features: Bag | Tokens) -> np.ndarray:
+        """Return, for each transformed document, whether it has a known word, shape (n_docs,)."""
+        if isinstance(features, Bag):
+            return features.matrix.indptr[1:] > features.matrix.indptr[:-1]
+        if features.vocabulary is None:  # no id stands for unknown words
+            return np.ones(features.n_docs, bool)
+        return mark_documents_with(features, features.ids != UNKNOWN_ID)
 
     @abstractmethod
     def term(self, number: int) -> str:
-        """What an id stands for."""
+        """Return the term of a column or id."""
 
     @abstractmethod
     def spans(self, text: str) -> list[Span]:
-        """The words of a text, where they stand in it, and which tokens or terms of the view they belong to."""
+        """Return the words of a text with their positions and their tokens or terms in this view."""
 
 
 def mark_documents_with(tokens: Tokens, is_wanted: np.ndarray) -> np.ndarray:
-    """(n_docs,) bool: which documents hold a wanted token, given for each token whether it is."""
+    """Return which documents contain a wanted token, shape (n_docs,)."""
     n_before = np.concatenate([[0], np.cumsum(is_wanted)])
     return np.diff(n_before[tokens.offsets]) > 0
 
 
 def empty_corpus_error(n_docs: int) -> XmtcError:
-    return XmtcError(
-        f"None of the {n_docs} documents holds a word, so there is nothing to learn from; check the text field."
-    )
+    return XmtcError(f"None of the {n_docs} documents holds a word; check the text field.")

@@ -1,4 +1,4 @@
-"""The words of a corpus, counted once: what the terms of any analyzer are made from."""
+"""Word counts of a corpus, from which the terms of every analyzer are derived without reading the texts again."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from xmtc.text.analyzers import WordTerms
 from xmtc.text.string_index import NOT_FOUND, WordMerger, select_words
 from xmtc.text.tokenizer import BatchTermCounts, Tokenizer, batch_texts
 
-MAX_NEW_WORD_SHARE = 0.04  # new words, below which words are enough
+MAX_NEW_WORD_SHARE = 0.04  # share of unknown words in new documents, below which words are sufficient terms
 
 
 class TermCounts(NamedTuple):
-    """How often each document of a batch holds each term."""
+    """Term counts of the documents of a batch."""
 
-    starts: np.ndarray  # (n_docs + 1,) int64, document i has entries starts[i]:starts[i + 1]
+    starts: np.ndarray  # (n_docs + 1,) int64; document i has the entries starts[i]:starts[i + 1]
     terms: np.ndarray  # (n_entries,) int32
     counts: np.ndarray  # (n_entries,) int32
 
@@ -34,58 +34,59 @@ class TermCounts(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredCounts:
-    """The counts of a batch, put away. Its words are numbered by themselves, so that they take few bytes."""
+    """Word counts of a batch, in memory or on disk.
 
-    numbers: np.ndarray  # (n_words of the batch,) int32, which of the words of all batches they are
-    frequencies: np.ndarray  # (n_words of the batch,) int32, documents that hold each
+    Words are numbered within the batch, so that the numbers need few bytes."""
+
+    numbers: np.ndarray  # (n_batch_words,) int32; number of each of the batch's words among the words of all batches
+    frequencies: np.ndarray  # (n_batch_words,) int32; document frequencies within the batch
     n_docs: int
-    load_lengths: Callable[[], np.ndarray]  # of the documents, in entries
+    load_lengths: Callable[[], np.ndarray]  # number of entries of each document
     load_terms: Callable[[], np.ndarray]
     load_counts: Callable[[], np.ndarray]
 
     @classmethod
-    def from_counts(cls, batch: TermCounts, n_words: int, shelf: ArrayStore) -> StoredCounts:
+    def from_counts(cls, batch: TermCounts, n_words: int, store: ArrayStore) -> StoredCounts:
         lengths = np.diff(batch.starts)
         return cls(
             np.arange(n_words, dtype=np.int32),
             np.bincount(batch.terms, minlength=n_words).astype(np.int32),
             len(lengths),
-            *(shelf.put(shrink_dtype(part)) for part in (lengths, batch.terms, batch.counts)),
+            *(store.put(shrink_dtype(values)) for values in (lengths, batch.terms, batch.counts)),
         )
 
     def restore(self) -> TermCounts:
-        """The counts, with the words numbered through all batches."""
+        """Load the counts, with words numbered across all batches."""
         starts = np.concatenate([[0], np.cumsum(self.load_lengths(), dtype=np.int64)])
         return TermCounts(starts, self.numbers[self.load_terms()], self.load_counts().astype(np.int32))
 
 
 @dataclass(frozen=True)
 class WordCounts:
-    """Documents as words with their counts, in batches; words are numbered through all of them."""
+    """Word counts of documents, in batches. Words are numbered across all batches."""
 
-    text: np.ndarray  # uint8, the distinct words end to end
+    tokenizer: Tokenizer  # that split the texts
+    text: np.ndarray  # uint8; concatenated bytes of the distinct words
     ends: np.ndarray  # (n_words + 1,) int64
     batches: list[StoredCounts]
 
     @classmethod
     def from_texts(cls, tokenizer: Tokenizer, contents: Iterable[str | Texts], run: Run) -> WordCounts:
-        """Texts may be a stream: only their counts are kept, in the run's folder if it has one."""
-        shelf, words, held = ArrayStore(run.workdir), WordMerger(), []
+        """Count the words of a stream of texts. Only the counts are kept, in the run's working directory if it has
+        one."""
+        store, words, batches = ArrayStore(run.workdir), WordMerger(), []
 
         def count(batch: Iterable[str]) -> tuple[np.ndarray, np.ndarray, StoredCounts]:
-            found = tokenizer.count(Texts.from_strings(batch))  # as Texts, they are normalised by compiled code, too
-            return (
-                found.text,
-                found.ends,
-                StoredCounts.from_counts(TermCounts.from_batch(found), len(found.ends) - 1, shelf),
-            )
+            counts = tokenizer.count(Texts.from_strings(batch))  # compiled code normalises Texts faster than str
+            stored = StoredCounts.from_counts(TermCounts.from_batch(counts), len(counts.ends) - 1, store)
+            return counts.text, counts.ends, stored
 
-        for text, ends, counts in run.map(count, batch_texts(contents), "reading texts", size=len):
+        for text, ends, stored in run.map(count, batch_texts(contents), "reading texts", size=len):
             words.add(text, ends)
-            held.append(counts)
+            batches.append(stored)
         words.merge()
-        numbered = zip(held, words.numbers, strict=True)
-        return cls(words.text, words.ends, [replace(batch, numbers=numbers) for batch, numbers in numbered])
+        batches = [replace(batch, numbers=numbers) for batch, numbers in zip(batches, words.numbers, strict=True)]
+        return cls(tokenizer, words.text, words.ends, batches)
 
     @cached_property
     def n_docs(self) -> int:
@@ -93,18 +94,18 @@ class WordCounts:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Distinct words of each document."""
+        """Number of distinct words of each document."""
         return np.concatenate([np.zeros(0, np.int64), *(batch.load_lengths() for batch in self.batches)])
 
     def pop_batches(self) -> Iterator[StoredCounts]:
-        """The batches for the last time: each is let go of when it was worked on."""
+        """Yield the batches and remove each, so that its memory is freed after use."""
         while self.batches:
             yield self.batches.pop(0)
 
     def select_documents(self, documents: np.ndarray) -> WordCounts:
-        """Some documents, given in ascending order, in one batch, and the words that occur in them."""
+        """Return the counts of some documents, given in ascending order, as one batch."""
         lengths, terms, counts, first = [np.zeros(1, np.int64)], [], [], 0
-        for batch in (each.restore() for each in self.batches):
+        for batch in (stored.restore() for stored in self.batches):
             after = first + len(batch.starts) - 1
             here = documents[(documents >= first) & (documents < after)] - first
             kept = np.zeros(after - first, bool)
@@ -117,10 +118,10 @@ class WordCounts:
         used, numbers = np.unique(np.concatenate(terms), return_inverse=True)
         text, ends = select_words(self.text, self.ends, used)
         rows = TermCounts(np.cumsum(np.concatenate(lengths)), numbers.astype(np.int32), np.concatenate(counts))
-        return WordCounts(text, ends, [StoredCounts.from_counts(rows, len(used), ArrayStore(None))])
+        return WordCounts(self.tokenizer, text, ends, [StoredCounts.from_counts(rows, len(used), ArrayStore(None))])
 
     def to_batch_counts(self) -> BatchTermCounts:
-        """Of one batch."""
+        """Return the counts of the only batch."""
         (batch,) = self.batches
         return BatchTermCounts(self.text, self.ends, *batch.restore())
 
@@ -130,63 +131,63 @@ class WordCounts:
 
     @cached_property
     def n_entries(self) -> int:
-        """Distinct words of all documents together."""
+        """Number of pairs of a document and a distinct word."""
         return int(self.frequencies.sum())
 
     @cached_property
     def frequencies(self) -> np.ndarray:
-        """In how many documents each word occurs."""
-        found = np.zeros(self.n_words, np.int64)
+        """Document frequency of each word."""
+        frequencies = np.zeros(self.n_words, np.int64)
         for batch in self.batches:
-            found[batch.numbers] += batch.frequencies
-        return found
+            frequencies[batch.numbers] += batch.frequencies
+        return frequencies
 
     @property
     def new_word_share(self) -> float:
-        """The chance that a word of a new document is unknown: the share of words that occur in a single document (Good
-        and Turing's estimate)."""
+        """Good-Turing estimate of the probability that a word of a new document is unknown."""
         return int((self.frequencies == 1).sum()) / max(1, self.n_entries)
 
-    def count_term_frequencies(self, pieces: WordTerms, run: Run) -> np.ndarray:
-        """In how many documents each term occurs that words become."""
-        n_terms = len(pieces.ends) - 1
+    def count_term_frequencies(self, word_terms: WordTerms, run: Run) -> np.ndarray:
+        """Return the document frequency of each term."""
+        n_terms = len(word_terms.ends) - 1
 
         def count(batch: StoredCounts) -> np.ndarray:
-            return np.bincount(
-                expand_counts(batch.restore(), pieces.starts, pieces.numbers, n_terms).terms, minlength=n_terms
-            )
+            counts = expand_counts(batch.restore(), word_terms.starts, word_terms.numbers, n_terms)
+            return np.bincount(counts.terms, minlength=n_terms)
 
-        return sum_counts(run.map(count, self.batches, "counting terms", total=len(self.batches)), n_terms)
+        frequencies = run.map(count, self.batches, "counting terms", total=len(self.batches))
+        return sum(frequencies, np.zeros(n_terms, np.int64))
 
 
 def shrink_dtype(numbers: np.ndarray) -> np.ndarray:
-    """Whole numbers from 0 on, with as many bytes as the largest needs."""
+    """Convert non-negative integers to the smallest sufficient dtype."""
     return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
 
 
-def sum_counts(counts: Iterable[np.ndarray], n: int) -> np.ndarray:
-    return sum(counts, np.zeros(n, np.int64))
-
-
-def map_to_columns(pieces: WordTerms, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The columns of the terms of each word, of those that have one: word i has columns[starts[i]:starts[i + 1]]."""
-    found = columns[pieces.numbers]
-    kept = found != NOT_FOUND
-    return np.concatenate([[0], np.cumsum(kept)])[pieces.starts], found[kept]
+def map_to_columns(word_terms: WordTerms, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (starts, columns): the columns of word i are columns[starts[i]:starts[i + 1]]. Terms without a column are
+    dropped."""
+    term_columns = columns[word_terms.numbers]
+    kept = term_columns != NOT_FOUND
+    return np.concatenate([[0], np.cumsum(kept)])[word_terms.starts], term_columns[kept]
 
 
 def expand_counts(batch: TermCounts, starts: np.ndarray, numbers: np.ndarray, n_terms: int) -> TermCounts:
-    """Counts of words as counts of the terms that they become; word i is numbers[starts[i]:starts[i + 1]]."""
-    room = int((starts[batch.terms + 1] - starts[batch.terms]).sum())
-    found = np.zeros_like(batch.starts), np.empty(room, np.int32), np.empty(room, np.int32)
-    n = write_expanded_counts(*batch, starts, numbers, np.full(n_terms, -1), *found)
-    return TermCounts(found[0], found[1][:n], found[2][:n])
+    """Convert word counts to term counts; word i has the terms numbers[starts[i]:starts[i + 1]]."""
+    max_entries = int((starts[batch.terms + 1] - starts[batch.terms]).sum())
+    new_starts, terms, counts = (
+        np.zeros_like(batch.starts),
+        np.empty(max_entries, np.int32),
+        np.empty(max_entries, np.int32),
+    )
+    n = write_expanded_counts(*batch, starts, numbers, np.full(n_terms, -1), new_starts, terms, counts)
+    return TermCounts(new_starts, terms[:n], counts[:n])
 
 
 @kernel
 def write_expanded_counts(starts, words, counts, word_starts, numbers, latest, new_starts, terms, new_counts):
-    """`spread`, written into its last three arguments; returns how many entries there are. latest[t] is where term t
-    was written last: in this document, if not before it begins."""
+    """Write the result of `expand_counts` into the last three arguments and return the number of entries. latest[t] is
+    the last entry of term t; it belongs to the current document unless it precedes the document's first entry."""
     n = np.int64(0)
     for doc in range(len(starts) - 1):
         for entry in range(starts[doc], starts[doc + 1]):

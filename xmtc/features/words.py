@@ -1,4 +1,4 @@
-"""Texts as sequences of words, for the methods that read words in their order."""
+"""View of texts as sequences of words, for methods that use word order."""
 
 from __future__ import annotations
 
@@ -22,36 +22,35 @@ from xmtc.text.word_spans import Span, find_spans
 
 @dataclass(frozen=True)
 class Words(View):
-    """How texts become sequences of words."""
+    """Sequences of words."""
 
     title: ClassVar[str] = "Sequences of words"
     unit: ClassVar[str] = "words"
     has_batch_support: ClassVar[bool] = True
 
-    max_words: int = param(500_000, "keep this many words, the most frequent by documents", low=1)
-    max_tokens: int = param(500, "read this many words of a text, from its beginning", low=1)
-    lowercase: bool = param(True, "treat upper and lower case alike")
+    max_words: int = param(500_000, "Maximum size of the vocabulary, by document frequency.", low=1)
+    max_tokens: int = param(500, "Maximum number of words of a text.", low=1)
+    lowercase: bool = param(True, "Conversion of texts to lower case.")
     analyzer: str = ANALYZER_PARAM
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._stem_analyzer()
+        self._sequence_analyzer()
 
-    def _stem_analyzer(self) -> str:
-        """The analyzer of words in their order: auto leaves them as they are, and grams beside them are left out."""
+    def _sequence_analyzer(self) -> str:
+        """Return the analyzer of single words: words for auto, and without character n-grams."""
         names = [name for name in parse_analyzer_names(self.analyzer) if not has_grams(name)]
         if self.analyzer != AUTO and len(names) != 1:
             raise XmtcError(
-                f"Words: analyzer={self.analyzer} does not fit words in their order; expected words, "
+                f"Words: analyzer={self.analyzer} cannot be used for sequences of words; expected words, "
                 "snowball:LANGUAGE or simplemma:LANGUAGE."
             )
         get_analyzer(name := names[0] if names else WORDS)
         return name
 
     def fit(self, contents: Iterable[str], run: Run = Run()) -> tuple[FittedWords, Tokens]:
-        """Learn the vocabulary and number the words of the same texts, which may be a stream: only the numbers of
-        their words are kept."""
-        tokenizer, analyzer = Tokenizer(self.lowercase, min_chars=1), self._stem_analyzer()
+        """Learn the vocabulary from a stream of texts and return the texts' tokens; only word ids are kept."""
+        tokenizer, analyzer = Tokenizer(self.lowercase, min_chars=1), self._sequence_analyzer()
 
         def read(batch: Collection[str]) -> WordSequences:
             return stem_sequences(tokenizer.index_words(batch, self.max_tokens), analyzer)
@@ -66,12 +65,12 @@ class Words(View):
         if not len(kept):
             raise empty_corpus_error(sum(len(part.starts) - 1 for part in parts))
 
-        learnt: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "tokenizer": tokenizer,
             "vocabulary": StringIndex.from_subset(words, ends, kept),
             "max_tokens": self.max_tokens,
         }
-        fitted = FittedWords(**learnt) if analyzer == WORDS else FittedStems(**learnt, analyzer=analyzer)
+        fitted = FittedWords(**fields) if analyzer == WORDS else FittedStems(**fields, analyzer=analyzer)
         ranks = np.full(len(ends) - 1, NOT_FOUND, np.int32)
         ranks[kept] = np.arange(len(kept), dtype=np.int32)
         return fitted, fitted.join_batches(parts, [ranks[number] for number in numbers])
@@ -79,7 +78,7 @@ class Words(View):
 
 @dataclass(frozen=True, kw_only=True)
 class FittedWords(FittedView):
-    """Ids of words learnt from a corpus: 1 and the word's number in the vocabulary, or UNKNOWN."""
+    """Vocabulary of a corpus. The id of a word is its number in the vocabulary plus 1, or UNKNOWN_ID."""
 
     tokenizer: Tokenizer
     vocabulary: StringIndex
@@ -97,7 +96,7 @@ class FittedWords(FittedView):
         return "(unknown words)" if number == UNKNOWN_ID else self.vocabulary[number - 1]
 
     def transform(self, contents: Iterable[str], run: Run = Run()) -> Tokens:
-        """The ids of the words of new texts; a text without known words is one unknown word."""
+        """Return the word ids of new texts; a text without known words is one unknown word."""
 
         def read(batch: Collection[str]) -> tuple[WordSequences, np.ndarray]:
             part = self.tokenize(batch)
@@ -110,18 +109,18 @@ class FittedWords(FittedView):
         return self.tokenizer.index_words(batch, self.max_tokens)
 
     def spans(self, text: str) -> list[Span]:
-        """A word is one token, as far as the text is read. A text without known words is read as a single token."""
+        """Return the words of a text, up to the length limit, each with its token."""
         words = find_spans(self.tokenizer, text)[: len(self.transform([text]).ids)]
         return [word._replace(numbers=(position,)) for position, word in enumerate(words)]
 
     def join_batches(self, parts: list[WordSequences], numbers: list[np.ndarray]) -> Tokens:
-        """Batches end to end, given the number in the vocabulary of each batch's words, FREE for those it lacks."""
+        """Concatenate batches, given the vocabulary number, or NOT_FOUND, of each batch's words."""
         lengths = [np.diff(part.starts) for part in parts]
         offsets = np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum()
         ids, begin = np.empty(offsets[-1], np.int32), 0
         for part, number in zip(parts, numbers, strict=True):
-            of_batch = np.concatenate([np.zeros(1, np.int32), number + np.int32(1)])
-            ids[begin : begin + len(part.ids)] = of_batch[part.ids]
+            batch_ids = np.concatenate([np.zeros(1, np.int32), number + np.int32(1)])
+            ids[begin : begin + len(part.ids)] = batch_ids[part.ids]
             begin += len(part.ids)
         tokens = construct_unchecked(
             Tokens, ids=ids, offsets=offsets, size=self.size, vocabulary=self.vocabulary, encoder=""
@@ -132,12 +131,12 @@ class FittedWords(FittedView):
         self.tokenizer.check()
         self.vocabulary.check()
         if not 0 < self.max_tokens < 2**63:
-            raise ValueError(f"it reads {self.max_tokens} words of a text")
+            raise ValueError(f"its maximum number of words, {self.max_tokens}, is out of range")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FittedStems(FittedWords):
-    """Ids of stems instead of words."""
+    """Vocabulary of stems of a corpus."""
 
     has_word_terms: ClassVar[bool] = False
 
@@ -152,19 +151,19 @@ class FittedStems(FittedWords):
 
 
 def stem_sequences(part: WordSequences, name: str) -> WordSequences:
-    """Each word replaced by its stem."""
+    """Replace each word with its stem."""
     analyzer = get_analyzer(name)
     if analyzer is None:
         return part
-    pieces = analyzer.analyze(part.text, part.ends)
-    ids = np.concatenate([np.zeros(1, np.int32), pieces.numbers + np.int32(1)])[part.ids]
-    _, held, _ = count_per_document(part.starts, ids, len(pieces.ends))
-    frequencies = np.bincount(held, minlength=len(pieces.ends))[1:]
-    return WordSequences(pieces.text, pieces.ends, frequencies, part.starts, ids)
+    stems = analyzer.analyze(part.text, part.ends)
+    ids = np.concatenate([np.zeros(1, np.int32), stems.numbers + np.int32(1)])[part.ids]
+    _, distinct_ids, _ = count_per_document(part.starts, ids, len(stems.ends))
+    frequencies = np.bincount(distinct_ids, minlength=len(stems.ends))[1:]
+    return WordSequences(stems.text, stems.ends, frequencies, part.starts, ids)
 
 
 def collapse_unknown_documents(tokens: Tokens) -> Tokens:
-    """A document of unknown words alone becomes a single one: how many there were says nothing."""
+    """Replace documents of unknown words only with a single unknown word."""
     if not tokens.n_docs:
         return tokens
     unknown = np.maximum.reduceat(tokens.ids, tokens.offsets[:-1]) == UNKNOWN_ID  # no document is empty

@@ -1,5 +1,7 @@
-"""Spherical k-means over sparse label vectors, with many clusters of any size (Bonsai). As in `clustering`, large parts
-are cut into pieces for several threads."""
+"""Spherical k-means over sparse label vectors, with clusters of any size (Bonsai).
+
+As in `balanced_kmeans`, large parts are cut into pieces for several threads. `k_means_single_thread` gives the same
+clusters for small parts without returning to Python between rounds."""
 
 from __future__ import annotations
 
@@ -11,33 +13,32 @@ from xmtc.core.sparse import CompactMatrix, compact
 from xmtc.labels.balanced_kmeans import MAX_ROUNDS, split_pieces
 from xmtc.labels.vectors import LabelVectors
 
-MIN_GAIN = 1e-3  # of the mean similarity: as accurate as 1e-4 in half the time (docs/results/linear-engine.md)
-MIN_PIECE_VALUES = 100_000  # values that a thread is given, at least: each is compared to all centres
-CLUSTERS_PER_GROUP = 16  # clusters whose centres one thread moves: as many numbers as are read from memory at once
+MIN_GAIN = 1e-3  # of the mean similarity; as accurate as 1e-4 in half the time (docs/results/linear-engine.md)
+MIN_PIECE_VALUES = 100_000  # values per thread; each is multiplied with all centres
+CLUSTERS_PER_GROUP = 16  # clusters whose centres one thread updates: the float32 values of a cache line
 
-ClusterSums = tuple[
-    np.ndarray, np.ndarray, np.ndarray
-]  # of some clusters: features, their values, how many of each cluster
+ClusterSums = tuple[np.ndarray, np.ndarray, np.ndarray]  # features, values, number of features of each cluster
 
 
 def cluster_labels(
     vectors: LabelVectors,
     part: np.ndarray,
     seed: np.random.SeedSequence,
-    each: MapFunction = map,
+    parallel_map: MapFunction = map,
     n_clusters: int = 100,
 ) -> tuple[np.ndarray, ...]:
-    """Up to n_clusters groups, of any size, of the labels in `part`: spherical k-means (Bonsai, section 3.2)."""
+    """Split the labels of `part` into up to n_clusters clusters by spherical k-means (Bonsai, section 3.2)."""
     starts = np.random.default_rng(seed).choice(len(part), min(n_clusters, len(part)), replace=False)
-    cluster = k_means(compact(vectors.matrix, part), starts, each)
+    cluster = k_means(compact(vectors.matrix, part), starts, parallel_map)
     groups = (part[cluster == c] for c in range(len(starts)))
     return tuple(group for group in groups if len(group))
 
 
-def k_means(rows: CompactMatrix, starts: np.ndarray, each: MapFunction = map) -> np.ndarray:
-    """The cluster of every row, from the rows `starts` on: rows join the cluster of the nearest centre, and centres
-    move to their rows, a piece of the rows and a group of the centres at a time. Centres lie features × clusters, so
-    that a row's feature meets them all at once."""
+def k_means(rows: CompactMatrix, starts: np.ndarray, parallel_map: MapFunction = map) -> np.ndarray:
+    """Return the cluster of every row; the rows `starts` are the initial centres.
+
+    Threads assign pieces of the rows and update groups of the centres. The matrix of centres has shape (n_features,
+    n_clusters), so that the values of one feature are adjacent."""
     n_rows, n_clusters = len(rows.indptr) - 1, len(starts)
     cluster, nearness, last = np.zeros(n_rows, np.int64), np.zeros(n_rows, np.float32), -1.0
     centres = np.zeros((len(rows.columns), n_clusters), np.float32)
@@ -46,36 +47,36 @@ def k_means(rows: CompactMatrix, starts: np.ndarray, each: MapFunction = map) ->
         eights = np.zeros(-(-len(rows.columns) // 8), np.uint64)
         k_means_single_thread(*rows[:3], starts, centres, eights, eights.view(np.uint8), cluster, nearness)
         return cluster
-    held = {first: as_sums(rows, starts[first : first + CLUSTERS_PER_GROUP]) for first in groups}
-    for first, sums in held.items():
+    group_sums = {first: copy_rows(rows, starts[first : first + CLUSTERS_PER_GROUP]) for first in groups}
+    for first, sums in group_sums.items():
         write_centres(*sums, first, centres)
 
-    def join_piece(piece: slice) -> None:
+    def assign_piece(piece: slice) -> None:
         similarity = np.empty(n_clusters, np.float32)
         assign_clusters(*rows[:3], piece.start, piece.stop, centres, similarity, cluster, nearness)
 
-    def move_group(first: int) -> None:
-        features, values, lengths = held[first]
+    def update_group(first: int) -> None:
+        features, values, lengths = group_sums[first]
         write_centres(features, np.zeros_like(values), lengths, first, centres)
         bounds = ends[first : first + CLUSTERS_PER_GROUP + 1]
-        held[first] = sum_clusters(rows, by_cluster[bounds[0] : bounds[-1]], np.diff(bounds))
-        write_centres(*held[first], first, centres)
+        group_sums[first] = sum_clusters(rows, by_cluster[bounds[0] : bounds[-1]], np.diff(bounds))
+        write_centres(*group_sums[first], first, centres)
 
     for _ in range(MAX_ROUNDS):
-        list(each(join_piece, pieces))
+        list(parallel_map(assign_piece, pieces))
         mean = nearness.mean(dtype=np.float64)
         if mean - last < MIN_GAIN:
             break
         last = mean
         by_cluster = np.argsort(cluster, kind="stable")
         ends = np.concatenate([[0], np.cumsum(np.bincount(cluster, minlength=n_clusters))])
-        list(each(move_group, groups))
+        list(parallel_map(update_group, groups))
     return cluster
 
 
 @kernel
 def k_means_single_thread(indptr, indices, data, starts, centres, eights, seen, cluster, nearness):
-    """`k_means` by one thread, without a word of Python between the rounds. `centres` and `eights` begin as zeros."""
+    """Run `k_means` in one thread, entirely in compiled code. `centres` and `eights` are zero at the start."""
     n_rows, (n_features, n_clusters), last, none = len(cluster), centres.shape, -1.0, np.int64(0)
     similarity, total = np.empty(n_clusters, np.float32), np.zeros(n_features, np.float32)
     features, values = np.empty(len(indices), np.uint32), np.empty(len(indices), np.float32)
@@ -104,7 +105,7 @@ def k_means_single_thread(indptr, indices, data, starts, centres, eights, seen, 
 
 @kernel
 def sort_by_cluster(cluster, sizes, after, by_cluster):
-    """Write the rows of each cluster, one cluster's after the other's, in their order; and how many each has."""
+    """Write the rows sorted by cluster into `by_cluster`, and the cluster sizes into `sizes`."""
     after[:] = 0
     for row in range(len(cluster)):
         after[cluster[row] + 1] += 1
@@ -116,18 +117,19 @@ def sort_by_cluster(cluster, sizes, after, by_cluster):
         after[cluster[row]] += 1
 
 
-def as_sums(rows: CompactMatrix, members: np.ndarray) -> ClusterSums:
-    """Of clusters of one row each, as it is."""
+def copy_rows(rows: CompactMatrix, members: np.ndarray) -> ClusterSums:
+    """Return the sums of clusters of one row each."""
     parts = [slice(rows.indptr[member], rows.indptr[member + 1]) for member in members]
     features, values = (np.concatenate([array[part] for part in parts]) for array in (rows.indices, rows.data))
     return features, values, np.array([part.stop - part.start for part in parts])
 
 
 def sum_clusters(rows: CompactMatrix, members: np.ndarray, sizes: np.ndarray) -> ClusterSums:
-    """Of clusters of these sizes, whose rows are `members`, one cluster's after the other's; made of length 1."""
+    """Return the normalised sums of clusters, given their rows, sorted by cluster, and their sizes."""
     n_features, n_values = len(rows.columns), int((rows.indptr[members + 1] - rows.indptr[members]).sum())
-    room = min(n_values, n_features * len(sizes))
-    features, values, lengths = np.empty(room, np.uint32), np.empty(room, np.float32), np.empty(len(sizes), np.int64)
+    capacity = min(n_values, n_features * len(sizes))
+    features, values = np.empty(capacity, np.uint32), np.empty(capacity, np.float32)
+    lengths = np.empty(len(sizes), np.int64)
     total, eights = np.zeros(n_features, np.float32), np.zeros(-(-n_features // 8), np.uint64)
     n = write_cluster_sums(*rows[:3], members, sizes, total, eights, eights.view(np.uint8), features, values, lengths)
     return features[:n].copy(), values[:n].copy(), lengths
@@ -135,8 +137,8 @@ def sum_clusters(rows: CompactMatrix, members: np.ndarray, sizes: np.ndarray) ->
 
 @fast_kernel
 def assign_clusters(indptr, indices, data, begin, end, centres, similarity, cluster, nearness):
-    """Rows begin:end join the cluster of the nearest centre; of equally near ones, the first. Features are taken four
-    at a time: a similarity is then read and written once for four of them."""
+    """Assign rows begin:end to the cluster of the nearest centre; among equally near ones, to the first. Features are
+    processed four at a time, so that a similarity is read and written once for four features."""
     n_clusters = len(similarity)
     for row in range(begin, end):
         for c in range(n_clusters):
@@ -161,9 +163,10 @@ def assign_clusters(indptr, indices, data, begin, end, centres, similarity, clus
 
 @fast_kernel
 def write_cluster_sums(indptr, indices, data, members, sizes, total, eights, seen, features, values, lengths):
-    """Write the sum of each cluster's rows, made of length 1, as features and values; return how many there are.
-    `total` and `seen` are zeros before and after: few features occur in a cluster, and the others are passed over
-    eight at a time, which `eights` sees as one."""
+    """Write the normalised sum of each cluster's rows as features and values; return their number.
+
+    `total` and `seen` are zero before and after. `eights` is `seen` as 64-bit integers: most features do not occur in a
+    cluster and are skipped eight at a time."""
     n, first = np.int64(0), np.int64(0)
     for c in range(len(sizes)):
         begin, square = n, np.float32(0)
@@ -189,7 +192,7 @@ def write_cluster_sums(indptr, indices, data, members, sizes, total, eights, see
 
 @kernel
 def write_centres(features, values, lengths, first, centres):
-    """Write these values of as many clusters as there are lengths, from the cluster `first` on."""
+    """Write the values of len(lengths) clusters, starting with cluster `first`."""
     at = 0
     for c in range(len(lengths)):
         for _ in range(lengths[c]):

@@ -1,4 +1,4 @@
-"""How likely a true label is to have been recorded: rare labels are the ones annotators overlook.
+"""Propensities: probabilities that a true label was recorded. Annotators miss rare labels most often.
 
 Jain, Prabhu, Varma 2016, "Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking & Other Missing
 Label Applications", section 4.
@@ -16,22 +16,23 @@ from xmtc.core.hyperparameters import ParameterSet, param
 
 @dataclass(frozen=True)
 class Propensity(ParameterSet):
-    """The sigmoid model of label propensities with its two constants, fitted once per kind of data."""
+    """Sigmoid model of label propensities; A and B are fitted once per kind of data."""
 
-    A: float = param(0.55, "how much a label's frequency counts", low=0.0, high=10.0)
-    B: float = param(1.5, "what is added to every frequency", low=1e-6, high=1e6)
+    A: float = param(0.55, "Exponent of the label frequency.", low=0.0, high=10.0)
+    B: float = param(1.5, "Constant added to every label frequency.", low=1e-6, high=1e6)
 
     def inverse(self, frequencies: np.ndarray, n_train: int) -> np.ndarray:
-        """1 + C (n_l + B)^-A with C = (ln N - 1)(B + 1)^A, for labels that n_l of the N training documents carry.
+        """Return 1 + C (n_l + B)^-A with C = (ln N - 1)(B + 1)^A, for labels of n_l of the N training documents.
 
-        C is held at 0 or more: with fewer than three documents the formula would give propensities above 1.
+        C is at least 0: with fewer than three documents the formula would give propensities above 1.
         """
         C = max(log(n_train) - 1, 0.0) * (self.B + 1) ** self.A
         return 1 + C * (np.asarray(frequencies, dtype=np.float64) + self.B) ** -self.A
 
 
-# As the papers and the XMC repository set them: "amazon" is Amazon-670K and Amazon-3M, "wikipedia" is WikiLSHTC and
-# Wiki-500K; every other data set, AmazonCat-13K and Wiki10-31K among them, takes the default.
+# Values of the papers and of the XMC repository: "amazon" is Amazon-670K and Amazon-3M, "wikipedia" is WikiLSHTC and
+# Wiki-500K; all other data sets, including AmazonCat-13K and
+# Wiki10-31K, have the default.
 PROPENSITIES = {
     "default": Propensity(),
     "amazon": Propensity(A=0.6, B=2.6),

@@ -1,5 +1,5 @@
-"""Labels as vectors of length 1: the sum of the features of the documents that carry them, the labels they occur with,
-or both (Bonsai's three representations)."""
+"""Label vectors of unit length in the three representations of Bonsai: input space (sum of the features of the label's
+documents), output space (co-occurring labels) and joint space (both)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from xmtc.core.numba_support import kernel
 from xmtc.core.run import Run
 from xmtc.core.sparse import narrow_indptr, normalise_rows, scale_rows
 
-MAX_BATCH_LABELS = 1024  # summed by one thread at a time, at most
-MIN_PARTS = 64  # into which the labels are cut at least, so that every thread has some
+MAX_BATCH_LABELS = 1024  # labels that one thread sums at a time
+MIN_PARTS = 64  # parts of the labels, so that every thread has work
 
-LabelSums = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # of some labels: see sum_rows
+LabelSums = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # result of sum_rows
 
 
 @dataclass(frozen=True)
 class LabelVectors:
-    # (n_labels, n) float32, rows of length 1; empty for labels without documents, and where these add up to nothing
-    matrix: csr_array
+    """Stored label vectors."""
+
+    matrix: csr_array  # (n_labels, n) float32; unit-length rows, empty for labels whose sum is zero
 
     @property
     def n_labels(self) -> int:
@@ -33,12 +34,12 @@ class LabelVectors:
 
     @classmethod
     def from_documents(cls, data: Dataset, run: Run = Run()) -> LabelVectors:
-        """Input space: the normalised sum of a label's documents."""
+        """Return the vectors in input space: normalised sums of the documents of each label."""
         return cls(sum_label_rows(input_space(data), csc_array(data.Y), run))
 
     @classmethod
     def from_words(cls, tokens: Tokens, Y: csr_array, run: Run = Run()) -> LabelVectors:
-        """Input space where documents are sequences of words: the normalised sum of their tf-idf."""
+        """Return the vectors in input space for sequences of words: normalised sums of their tf-idf."""
         counts = tokens.to_count_matrix()
         df = np.bincount(counts.indices, minlength=tokens.size)
         idf = 1 + np.log((1 + tokens.n_docs) / (1 + df))
@@ -47,24 +48,24 @@ class LabelVectors:
 
     @classmethod
     def from_labels(cls, data: Dataset, run: Run = Run()) -> LabelVectors:
-        """Output space: how often a label occurs with every label, itself included."""
+        """Return the vectors in output space: co-occurrence counts with every label, itself included."""
         return cls(sum_label_rows(scale_rows(csr_array(data.Y), data.weights), csc_array(data.Y), run))
 
     @classmethod
     def from_both(cls, data: Dataset, run: Run = Run()) -> LabelVectors:
-        """Joint space: input and output side by side."""
+        """Return the vectors in joint space: input and output space side by side."""
         both = (cls.from_documents(data, run).matrix, cls.from_labels(data, run).matrix)
         return cls(normalise_rows(csr_array(hstack(both, format="csr"))))
 
 
 def input_space(data: Dataset) -> csr_array:
-    """Documents as they are added up: by their leading features, if some are named so, and with their weights."""
+    """Return the weighted documents, restricted to the clustering columns if the bag has such."""
     X = data.X if not data.bag.n_cluster_columns else normalise_rows(csr_array(data.X[:, : data.bag.n_cluster_columns]))
     return scale_rows(X, data.weights)
 
 
 def sum_label_rows(X: csr_array, members: csc_array, run: Run) -> csr_array:
-    """For every column of `members`, the sum of the rows of X that belong to it, divided by its length."""
+    """Return, for every column of `members`, the normalised sum of its rows of X."""
     parts = list(iterate_label_sums(X, members, run))
     lengths, indices, values = ([part[i] for part in parts] for i in range(3))
     parts.clear()
@@ -75,12 +76,12 @@ def sum_label_rows(X: csr_array, members: csc_array, run: Run) -> csr_array:
 
 
 def compute_sum_norms(X: csr_array, members: csc_array, run: Run) -> np.ndarray:
-    """(n_labels,) float64, the lengths that `sums_of_rows` divides by. Of the sums, only some are there at a time."""
+    """Return the norms by which `sum_label_rows` divides, shape (n_labels,), without storing all sums."""
     return np.concatenate([norms for *_, norms in iterate_label_sums(X, members, run)])
 
 
 def iterate_label_sums(X: csr_array, members: csc_array, run: Run) -> Iterator[LabelSums]:
-    """`sum_rows` of all labels, some at a time."""
+    """Yield the result of `sum_rows` for consecutive parts of the labels."""
     n_labels = members.shape[1]
     shares = np.arange(1, MIN_PARTS) * members.nnz // MIN_PARTS  # labels have unequal numbers of documents
     cuts = np.unique([*range(0, n_labels, MAX_BATCH_LABELS), *np.searchsorted(members.indptr, shares), n_labels])
@@ -93,8 +94,8 @@ def iterate_label_sums(X: csr_array, members: csc_array, run: Run) -> Iterator[L
 
 
 def sum_rows(X: csr_array, starts: np.ndarray, documents: np.ndarray) -> LabelSums:
-    """Of each label, whose documents are documents[starts[l]:starts[l + 1]], the sum of their rows divided by its
-    length: how many features it has, which, their values, and the length."""
+    """Return the normalised sum of the rows of each label's documents, documents[starts[l]:starts[l + 1]], as
+    (features per label, columns, values, norms)."""
     n_labels, n_features = len(starts) - 1, X.shape[1]
     summed = documents[starts[0] : starts[-1]]
     capacity = int((X.indptr[summed + 1].astype(np.int64) - X.indptr[summed]).sum())
@@ -110,8 +111,8 @@ def sum_rows(X: csr_array, starts: np.ndarray, documents: np.ndarray) -> LabelSu
 
 @kernel
 def write_label_sums(indptr, indices, data, starts, documents, total, seen_by, lengths, columns, values, norms):
-    """`sum_rows`, written into its last four arguments; returns how many values there are. `total` holds the sum of
-    one label at a time, in the columns that this label is the last to have been seen by."""
+    """Write the result of `sum_rows` into the last four arguments and return the number of values. `total` has the sum
+    of the current label in the columns whose `seen_by` is this label."""
     n = np.int64(0)
     for label in range(len(lengths)):
         begin = n
@@ -127,7 +128,7 @@ def write_label_sums(indptr, indices, data, starts, documents, total, seen_by, l
         square = 0.0
         for i in range(begin, n):
             square += total[columns[i]] * total[columns[i]]
-        if not 1e-30 < square < 1e30:  # in float32, squares may have vanished or become infinite
+        if not 1e-30 < square < 1e30:  # float32 squares may underflow or overflow
             square = 0.0
             for i in range(begin, n):
                 square += np.float64(total[columns[i]]) * np.float64(total[columns[i]])

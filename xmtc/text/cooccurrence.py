@@ -1,8 +1,8 @@
-"""Word vectors from a corpus itself: words that stand near the same words get similar vectors.
+"""Word vectors from the co-occurrences of a corpus.
 
-The matrix of positive pointwise mutual information, of which singular vectors are taken (Levy, Goldberg, Dagan,
-"Improving distributional similarity with lessons learned from word embeddings", 2015): neighbours count 1 / distance,
-context frequencies are smoothed by the power 0.75, singular values by the square root."""
+The vectors are singular vectors of the matrix of positive pointwise mutual information (Levy, Goldberg, Dagan,
+"Improving distributional similarity with lessons learned from word embeddings", 2015). Neighbours count 1 / distance,
+context frequencies are raised to the power 0.75, and singular values enter by their square root."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from threadpoolctl import threadpool_limits
 
 from xmtc.core.dataset import Tokens
 
-WINDOW_WORDS = 5  # words to either side that count as near
+WINDOW_WORDS = 5  # context words on either side
 CONTEXT_EXPONENT = 0.75
-TARGET_STD = 0.4  # standard deviation of the vectors' numbers, about that of GloVe's
-OVERSAMPLING, POWER_ITERATIONS = (
-    20,
-    3,
-)  # of the search for singular vectors: directions beyond those wanted, multiplications
+TARGET_STD = 0.4  # standard deviation of the vectors' values, about that of GloVe
+OVERSAMPLING = 20  # additional random directions of the randomized SVD
+POWER_ITERATIONS = 3
 
 
 def compute_corpus_vectors(tokens: Tokens, dimension: int, seed: int = 0) -> np.ndarray:
-    """(n_words, dimension) float32; zeros for words without neighbours, and beyond what the words span."""
+    """Return word vectors, shape (n_words, dimension); zero for words without neighbours and for excess dimensions."""
     weights = compute_ppmi(count_cooccurrences(tokens))
-    with threadpool_limits(1, "blas"):  # which would take every core; and their number may change a digit
+    with threadpool_limits(1, "blas"):  # BLAS would use all cores, and results depend on their number
         left, values = compute_singular_vectors(weights, min(dimension, weights.shape[0]), seed)
     vectors = np.zeros((weights.shape[0], dimension), np.float32)
     vectors[:, : left.shape[1]] = left * np.sqrt(values)
@@ -32,7 +30,7 @@ def compute_corpus_vectors(tokens: Tokens, dimension: int, seed: int = 0) -> np.
 
 
 def count_cooccurrences(tokens: Tokens) -> csr_array:
-    """(n_words, n_words): how often two words stand near each other. The unknown word is nobody's neighbour."""
+    """Return weighted co-occurrence counts, shape (n_words, n_words), without the unknown word."""
     doc = np.repeat(np.arange(tokens.n_docs, dtype=np.int32), tokens.lengths)
     counts = csr_array((tokens.size, tokens.size), dtype=np.float32)
     for distance in range(1, min(WINDOW_WORDS, len(doc) - 1) + 1):
@@ -44,7 +42,7 @@ def count_cooccurrences(tokens: Tokens) -> csr_array:
 
 
 def compute_ppmi(counts: csr_array) -> csr_array:
-    """log P(word, context) / P(word) P(context), where it is positive."""
+    """Return log(P(word, context) / (P(word) P(context))) where it is positive."""
     pairs = counts.tocoo()
     totals = np.asarray(counts.sum(axis=1), np.float64)
     contexts = totals**CONTEXT_EXPONENT
@@ -56,8 +54,7 @@ def compute_ppmi(counts: csr_array) -> csr_array:
 
 
 def compute_singular_vectors(matrix: csr_array, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The n largest left singular vectors and their values, by multiplying random directions (Halko, Martinsson, Tropp,
-    2011)."""
+    """Return the n largest left singular vectors and values by randomized SVD (Halko, Martinsson, Tropp, 2011)."""
     width = min(n + OVERSAMPLING, matrix.shape[1])
     directions = np.random.default_rng(seed).standard_normal((matrix.shape[1], width), np.float32)
     for _ in range(POWER_ITERATIONS):

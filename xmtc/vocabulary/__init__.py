@@ -1,6 +1,6 @@
-"""Vocabularies: concepts with names in several languages, notations, a hierarchy, and what replaces deprecated ones.
+"""Vocabularies: concepts with names in several languages, notations, a hierarchy and replacements.
 
-`xmtc.vocabulary.Vocabulary.load(folder)` opens what `xmtc vocab import` wrote; `import_files` reads SKOS and tables."""
+`Vocabulary.load(folder)` opens the output of `xmtc vocab import`; `import_files` imports SKOS files and tables."""
 
 from xmtc.vocabulary.importer import import_files
 from xmtc.vocabulary.vocabulary import NO_CONCEPT, Vocabulary

@@ -1,7 +1,8 @@
-"""What an import has seen so far, in flat arrays: strings of Python would take ten times the room.
+"""Collection of the statements of an import, and the construction of a Vocabulary from them.
 
-Statements may come in any order, so that anything named by a URI gets a number when it first turns up, and only at the
-end is it known which of them are concepts and which are schemes and collections."""
+Names are collected in flat arrays, because Python strings would take ten times the memory. Statements may come in any
+order: every URI gets a number at its first occurrence, and only at the end it is known which URIs are concepts, schemes
+or collections."""
 
 from __future__ import annotations
 
@@ -9,14 +10,13 @@ import re
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from unicodedata import normalize
 
 import numpy as np
 
 from xmtc.core.numba_support import kernel
 from xmtc.errors import XmtcError
-from xmtc.text.string_index import StringIndex as Words
-from xmtc.text.string_index import index_distinct_words
+from xmtc.text.normalisation import normalize_unicode
+from xmtc.text.string_index import StringIndex, index_distinct_words
 from xmtc.vocabulary.vocabulary import (
     MAX_LANGUAGES,
     NO_CONCEPT,
@@ -31,14 +31,14 @@ from xmtc.vocabulary.vocabulary import (
     walk_links,
 )
 
-UNKNOWN_ROLE, CONCEPT_ROLE, GROUP_ROLE = 0, 1, 2  # what a thing is known to be
+UNKNOWN_ROLE, CONCEPT_ROLE, GROUP_ROLE = 0, 1, 2  # roles of a resource
 SURROGATE = re.compile("[\ud800-\udfff]")
-FALLBACK_NAME = NOTATION + 1  # kind of a name that counts as preferred where a thing, as a deprecated one, has no other
+FALLBACK_NAME = NOTATION + 1  # kind of a name that is preferred if the resource has no preferred name
 
 
 @dataclass
 class LinkPairs:
-    """Links between things by number."""
+    """Links between resource numbers."""
 
     origins: array = field(default_factory=lambda: array("i"))
     to: array = field(default_factory=lambda: array("i"))
@@ -52,24 +52,24 @@ class LinkPairs:
 
 
 class ConceptCollector:
-    """Takes statements about things; xmtc/vocabulary/builder.py makes a vocabulary of those that are concepts."""
+    """Collector of statements about resources, from which `build_vocabulary` makes a Vocabulary."""
 
     def __init__(self) -> None:
-        self.resource_numbers: dict[str, int] = {}  # of every URI
-        self.roles = bytearray()  # of things
+        self.resource_numbers: dict[str, int] = {}  # by URI
+        self.roles = bytearray()  # role of each resource
         self.group_kinds: dict[int, int] = {}
         self.deprecated: set[int] = set()
         self.broader, self.members, self.replacements = LinkPairs(), LinkPairs(), LinkPairs()
         self.languages: dict[str, int] = {}
         self.text, self.ends = bytearray(), array("q", [0])
-        self.owners, self.name_kinds, self.name_languages = array("i"), bytearray(), array("h")  # of names
+        self.owners, self.name_kinds, self.name_languages = array("i"), bytearray(), array("h")  # one entry per name
 
     def add_resource(self, uri: str) -> int:
-        """Return the number of a URI."""
+        """Return the number of a URI, which is added if it is new."""
         number = self.resource_numbers.get(uri)
         if number is None:
             if SURROGATE.search(uri):
-                raise XmtcError(f"The address {uri[:100]!r} holds half of a surrogate pair; expected whole characters.")
+                raise XmtcError(f"The address {uri[:100]!r} holds half of a surrogate pair; expected valid Unicode.")
             number = self.resource_numbers[uri] = len(self.roles)
             self.roles.append(UNKNOWN_ROLE)
         return number
@@ -86,7 +86,7 @@ class ConceptCollector:
         self.group_kinds[number] = kind
         return number
 
-    def add_name(self, thing: int, text: str, language: str, kind: int) -> None:
+    def add_name(self, resource: int, text: str, language: str, kind: int) -> None:
         text = text.strip()
         if not text:
             return
@@ -94,7 +94,7 @@ class ConceptCollector:
             text = text.replace("\n", " ")
         self.text += text.encode("utf-8", "replace")
         self.ends.append(len(self.text))
-        self.owners.append(thing)
+        self.owners.append(resource)
         self.name_kinds.append(kind)
         self.name_languages.append(self.add_language(language))
 
@@ -105,70 +105,70 @@ class ConceptCollector:
         return number
 
 
-CHUNK_NAMES = 100_000  # names that are brought into one form together
+CHUNK_NAMES = 100_000  # names that are normalised at a time
 SPACES_PATTERN, EDGES = re.compile(r"[^\S\n]+"), re.compile(r"(?m)^ | $")
 
 
-def build_vocabulary(found: ConceptCollector) -> Vocabulary:
-    """The vocabulary of all concepts that were found."""
-    roles = np.frombuffer(bytes(found.roles), np.uint8)
+def build_vocabulary(collector: ConceptCollector) -> Vocabulary:
+    """Build a Vocabulary of all collected concepts."""
+    roles = np.frombuffer(bytes(collector.roles), np.uint8)
     concepts, groups = np.flatnonzero(roles == CONCEPT_ROLE), np.flatnonzero(roles == GROUP_ROLE)
     if not len(concepts):
         raise XmtcError("The vocabulary has no concepts; expected skos:Concept, or rows with an id and a name.")
-    uris = list(found.resource_numbers)
+    uris = list(collector.resource_numbers)
     places, group_places = renumber(concepts, len(roles)), renumber(groups, len(roles))
-    languages, codes = rank_languages(found)
-    names = build_names(found, places, len(concepts), codes)
-    own = [uris[i] for i in concepts.tolist()]
-    hashes, hashed = build_hash_index(own, names)
+    languages, codes = rank_languages(collector)
+    names = build_names(collector, places, len(concepts), codes)
+    concept_uris = [uris[i] for i in concepts.tolist()]
+    hashes, hashed = build_hash_index(concept_uris, names)
     return Vocabulary(
-        uris=Words.from_strings(own),
+        uris=StringIndex.from_strings(concept_uris),
         languages=languages,
         terms=names,
         hashes=hashes,
         hashed=hashed,
-        broader=renumber_links(found.broader, places, places, len(concepts)),
-        groups=Words.from_strings(uris[i] for i in groups.tolist()),
-        group_kinds=np.array([found.group_kinds[i] for i in groups.tolist()], np.uint8),
-        group_terms=build_names(found, group_places, len(groups), codes),
-        groups_of=build_memberships(found.members, places, group_places, len(concepts), len(groups)),
-        deprecated=np.isin(concepts, np.array(sorted(found.deprecated), np.int64)),
-        replacements=renumber_links(found.replacements, places, places, len(concepts)),
+        broader=renumber_links(collector.broader, places, places, len(concepts)),
+        groups=StringIndex.from_strings(uris[i] for i in groups.tolist()),
+        group_kinds=np.array([collector.group_kinds[i] for i in groups.tolist()], np.uint8),
+        group_terms=build_names(collector, group_places, len(groups), codes),
+        groups_of=build_memberships(collector.members, places, group_places, len(concepts), len(groups)),
+        deprecated=np.isin(concepts, np.array(sorted(collector.deprecated), np.int64)),
+        replacements=renumber_links(collector.replacements, places, places, len(concepts)),
     )
 
 
 def renumber(chosen: np.ndarray, n: int) -> np.ndarray:
-    """The place of each of n things among the chosen; ABSENT for the others."""
+    """Return the index of each of n resources among the chosen; NO_CONCEPT for the others."""
     places = np.full(n, NO_CONCEPT, np.int32)
     places[chosen] = np.arange(len(chosen), dtype=np.int32)
     return places
 
 
-def rank_languages(found: ConceptCollector) -> tuple[tuple[str, ...], np.ndarray]:
-    """Codes, the one with most preferred names first, and the place of each language among them."""
-    preferred = resolve_name_kinds(found) == PREFERRED
-    counts = np.bincount(np.array(found.name_languages, np.int64)[preferred], minlength=len(found.languages))
-    codes = list(found.languages)
+def rank_languages(collector: ConceptCollector) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the language codes by descending number of preferred names, and the rank of each language number."""
+    preferred = resolve_name_kinds(collector) == PREFERRED
+    counts = np.bincount(np.array(collector.name_languages, np.int64)[preferred], minlength=len(collector.languages))
+    codes = list(collector.languages)
     order = sorted(range(len(codes)), key=lambda i: (-counts[i], codes[i]))
     return tuple(codes[i] for i in order), np.argsort(np.array(order, np.int64)).astype(np.int16)
 
 
-def resolve_name_kinds(found: ConceptCollector) -> np.ndarray:
-    """With fallbacks as preferred names of things without any."""
-    owners, kinds = np.array(found.owners, np.int64), np.frombuffer(bytearray(found.name_kinds), np.uint8)
-    is_named = np.zeros(len(found.roles), bool)
+def resolve_name_kinds(collector: ConceptCollector) -> np.ndarray:
+    """Return the kinds of all names, with fallback names as preferred names of resources without any."""
+    owners, kinds = np.array(collector.owners, np.int64), np.frombuffer(bytearray(collector.name_kinds), np.uint8)
+    is_named = np.zeros(len(collector.roles), bool)
     is_named[owners[kinds == PREFERRED]] = True
     kinds[(kinds == FALLBACK_NAME) & ~is_named[owners]] = PREFERRED
     return kinds
 
 
-def build_names(found: ConceptCollector, places: np.ndarray, n: int, codes: np.ndarray) -> ConceptNames:
-    """The names of some things, each thing's together: preferred ones first, then by language, each once."""
-    owners, kinds = places[np.array(found.owners, np.int64)], resolve_name_kinds(found)
-    languages = codes[np.array(found.name_languages, np.int64)]
+def build_names(collector: ConceptCollector, places: np.ndarray, n: int, codes: np.ndarray) -> ConceptNames:
+    """Return the distinct names of some resources, sorted by resource, kind and language."""
+    owners, kinds = places[np.array(collector.owners, np.int64)], resolve_name_kinds(collector)
+    languages = codes[np.array(collector.name_languages, np.int64)]
     kept = np.flatnonzero((owners != NO_CONCEPT) & (kinds != FALLBACK_NAME))
     kept = kept[np.lexsort((languages[kept], kinds[kept], owners[kept]))]
-    text, ends = np.frombuffer(found.text, np.uint8), np.array(found.ends, np.int64)
+    text, ends = np.frombuffer(collector.text, np.uint8), np.array(collector.ends, np.int64)
     strings = index_distinct_words(text, ends[kept], ends[kept + 1]).numbers
     kept = kept[mark_first_rows(strings, languages[kept], kinds[kept], owners[kept])]
     of = to_offsets(np.bincount(owners[kept], minlength=n))
@@ -183,7 +183,7 @@ def to_offsets(lengths: np.ndarray) -> np.ndarray:
 
 
 def mark_first_rows(*columns: np.ndarray) -> np.ndarray:
-    """(n,) bool: whether no row before is the same in all columns."""
+    """Return which rows differ from all previous rows, shape (n,)."""
     order = np.lexsort(columns)
     is_first = np.ones(len(order), bool)
     if len(order):
@@ -192,7 +192,7 @@ def mark_first_rows(*columns: np.ndarray) -> np.ndarray:
 
 
 def renumber_links(pairs: LinkPairs, places: np.ndarray, to_places: np.ndarray, n: int) -> ConceptLinks:
-    """Links between renumbered things, each once, and none to itself of what is renumbered alike."""
+    """Return distinct links between renumbered resources, without links from a concept to itself."""
     origins, to = pairs.to_arrays()
     origins, to = places[origins], to_places[to]
     kept = (origins != NO_CONCEPT) & (to != NO_CONCEPT)
@@ -206,17 +206,19 @@ def renumber_links(pairs: LinkPairs, places: np.ndarray, to_places: np.ndarray, 
 def build_memberships(
     members: LinkPairs, places: np.ndarray, group_places: np.ndarray, n: int, n_groups: int
 ) -> ConceptLinks:
-    """The groups of each concept; whoever belongs to a part of a collection belongs to it."""
+    """Return the groups of each concept; the members of a nested collection belong to the outer one, too."""
     direct = renumber_links(members, group_places, places, n_groups)
-    parts = renumber_links(members, group_places, group_places, n_groups)
-    whole = [walk_links(parts, [group]) for group in range(n_groups)]
-    of_groups = [np.unique(np.concatenate([direct.row(part) for part in every])) for every in whole]
-    groups = np.repeat(np.arange(n_groups, dtype=np.int32), [len(each) for each in of_groups])
-    return build_links(np.concatenate([np.zeros(0, np.int32), *of_groups]), groups, n)
+    nested = renumber_links(members, group_places, group_places, n_groups)
+    concepts = [
+        np.unique(np.concatenate([direct.row(inner) for inner in walk_links(nested, [group])]))
+        for group in range(n_groups)
+    ]
+    groups = np.repeat(np.arange(n_groups, dtype=np.int32), [len(of_group) for of_group in concepts])
+    return build_links(np.concatenate([np.zeros(0, np.int32), *concepts]), groups, n)
 
 
 def build_hash_index(uris: list[str], names: ConceptNames) -> tuple[np.ndarray, np.ndarray]:
-    """Hashes of everything that a concept is found by, ascending, and whose they are."""
+    """Return the sorted hashes of local ids, names and notations, and the concept of each."""
     numbers = np.arange(len(uris), dtype=np.int32)
     owners = np.concatenate([numbers, np.repeat(numbers, np.diff(names.of))])
     local = [local_id(uri).replace("\n", " ") for uri in uris]
@@ -230,7 +232,7 @@ def build_hash_index(uris: list[str], names: ConceptNames) -> tuple[np.ndarray, 
 
 
 def iterate_name_lines(names: ConceptNames) -> Iterator[str]:
-    """All names, many at a time, each in a line."""
+    """Yield all names in chunks, one name per line."""
     for begin in range(0, len(names.kinds), CHUNK_NAMES):
         ends = np.array(names.ends[begin : begin + CHUNK_NAMES + 1])
         places = to_offsets(np.diff(ends) + 1)
@@ -240,10 +242,9 @@ def iterate_name_lines(names: ConceptNames) -> Iterator[str]:
 
 
 def hash_lines(lines: str) -> np.ndarray:
-    """Of the `key` of each line: for many at once."""
-    text = (
-        EDGES.sub("", SPACES_PATTERN.sub(" ", normalize("NFKC", lines).casefold())).encode("utf-8", "replace") + b"\n"
-    )
+    """Return the hash of `normalize_name` of each line; all lines are normalised together, which is faster."""
+    normalized = EDGES.sub("", SPACES_PATTERN.sub(" ", normalize_unicode("NFKC", lines).casefold()))
+    text = normalized.encode("utf-8", "replace") + b"\n"
     flat = np.frombuffer(bytearray(text), np.uint8)
     line_ends = np.flatnonzero(flat == ord("\n"))
     hashes = np.empty(len(line_ends), np.uint64)
@@ -253,7 +254,7 @@ def hash_lines(lines: str) -> np.ndarray:
 
 @kernel
 def copy_spans(text, begins, ends, out, places):
-    """Write the parts text[begins[i]:ends[i]] to their places."""
+    """Copy each span text[begins[i]:ends[i]] to out[places[i]:]."""
     for i in range(len(begins)):
         for j in range(ends[i] - begins[i]):
             out[places[i] + j] = text[begins[i] + j]

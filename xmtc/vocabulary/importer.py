@@ -1,4 +1,4 @@
-"""Files of vocabularies into one: SKOS in its four notations, tables, several files together."""
+"""Import of vocabulary files: SKOS (N-Triples, Turtle, RDF/XML, JSON-LD) and tables."""
 
 from __future__ import annotations
 
@@ -34,13 +34,24 @@ EXTENSIONS = {
 def import_files(
     paths: Sequence[str], format: str | None = None, language: str | None = None, show: ProgressFactory = hide_progress
 ) -> Vocabulary:
-    """A vocabulary from files, which may say different things of the same concepts, as one for each language does.
-    `language` is that of names in tables that do not say theirs; left out, a file's name may tell: yso-fi.tsv."""
+    """Import a vocabulary from one or several files.
+
+    Parameters
+    ----------
+    paths : sequence of str
+        Files with statements about the same concepts, for example one file per language.
+    format : str, optional
+        One of IMPORT_FORMATS; by default detected from the file name.
+    language : str, optional
+        Language of names in tables without a language column; by default detected from a name such as yso-fi.tsv.
+    show : ProgressFactory
+        Progress display.
+    """
     collector = ConceptCollector()
     formats = [format or detect_import_format(path) for path in paths]
     with show("reading", sum(os.path.getsize(path) for path in paths if os.path.isfile(path))) as progress:
-        for path, its_format in zip(paths, formats, strict=True):
-            read_vocabulary_file(path, collector, its_format, language, progress.advance)
+        for path, file_format in zip(paths, formats, strict=True):
+            read_vocabulary_file(path, collector, file_format, language, progress.advance)
     return build_vocabulary(collector)
 
 
@@ -55,14 +66,14 @@ def read_vocabulary_file(
     elif format in IMPORT_FORMATS:
         read_rdf(path, collector, format, on_read)
     else:
-        raise XmtcError(f"The format {format!r} is not known; expected one of {', '.join(IMPORT_FORMATS)}.")
+        raise XmtcError(f"The format {format!r} is unknown; expected one of {', '.join(IMPORT_FORMATS)}.")
 
 
 def detect_import_format(path: str) -> str:
     extension = os.path.splitext(strip_compression_extension(path))[1].lower()
     if extension not in EXTENSIONS:
         raise XmtcError(
-            f"{path} ends with nothing that tells its format; expected one of {' '.join(EXTENSIONS)}, or name the "
-            f"format: {', '.join(IMPORT_FORMATS)}."
+            f"{path} has an unknown extension; expected one of {' '.join(EXTENSIONS)}, or set the format to one of "
+            f"{', '.join(IMPORT_FORMATS)}."
         )
     return EXTENSIONS[extension]

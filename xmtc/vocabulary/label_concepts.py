@@ -1,4 +1,4 @@
-"""The concepts that the labels of a model stand for."""
+"""Mapping of the labels of a model to concepts of a vocabulary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xmtc.vocabulary.vocabulary import NO_CONCEPT, Vocabulary
 
 
 class LabelProblem(NamedTuple):
-    """A label that a vocabulary does not have, or has deprecated."""
+    """Label that is missing from the vocabulary or deprecated in it."""
 
     label: int
     is_deprecated: bool
@@ -24,11 +24,11 @@ class LabelProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelConcepts(Form):
-    """A vocabulary beside the labels of a model, which may be URIs, ids, notations or names of its concepts."""
+    """Concepts of the labels of a model, matched by URI, id, notation or name."""
 
     vocabulary: Vocabulary
-    language: str  # that labels are named in where none is asked for; empty: the vocabulary's first
-    concepts: np.ndarray = array(np.int32)  # (n_labels,) ABSENT where the vocabulary has none
+    language: str  # default language of names; empty for the first language of the vocabulary
+    concepts: np.ndarray = array(np.int32)  # (n_labels,); NO_CONCEPT for labels outside the vocabulary
 
     @classmethod
     def from_labels(cls, vocabulary: Vocabulary, labels: Sequence[str], language: str | None = None) -> LabelConcepts:
@@ -36,31 +36,32 @@ class LabelConcepts(Form):
         return cls(vocabulary, language or "", vocabulary.match(labels))
 
     def name(self, label: int, language: str | None = None) -> str | None:
-        """What a label is called; None where its concept is not there or has no name."""
-        asked = label, language or self.language or None
-        if asked not in self._names:
+        """Return the name of a label, or None if it has no concept or the concept has no name."""
+        language = language or self.language or None
+        if (label, language) not in self._names:
             concept = int(self.concepts[label])
-            self._names[asked] = None if concept == NO_CONCEPT else self.vocabulary.name(concept, asked[1])
-        return self._names[asked]
+            name = None if concept == NO_CONCEPT else self.vocabulary.name(concept, language)
+            self._names[label, language] = name
+        return self._names[label, language]
 
     def broader_names(self, label: int, language: str | None = None) -> list[str]:
-        """What the concepts above a label's are called, the nearest first; by their URIs, where they have no names."""
+        """Return the names, or else the URIs, of the broader concepts of a label, the nearest first."""
         concept, language = int(self.concepts[label]), language or self.language or None
-        above = [] if concept == NO_CONCEPT else self.vocabulary.ancestors(concept)
-        return [self.vocabulary.name(each, language) or self.vocabulary.uri(each) for each in above]
+        ancestors = [] if concept == NO_CONCEPT else self.vocabulary.ancestors(concept)
+        return [self.vocabulary.name(ancestor, language) or self.vocabulary.uri(ancestor) for ancestor in ancestors]
 
     @cached_property
     def _names(self) -> dict[tuple[int, str | None], str | None]:
-        """Those that were asked for: the same few are asked for again and again."""
+        """Cache of `name`: the same few labels are named repeatedly."""
         return {}
 
     def find_labels(self, name: str) -> list[int]:
-        """The labels whose concept has this URI, id, notation or name, the closest first."""
-        found = (np.flatnonzero(self.concepts == concept) for concept in self.vocabulary.find_all(name))
-        return [int(label) for labels in found for label in labels]
+        """Return the labels whose concept has a URI, id, notation or name, the best match first."""
+        matches = (np.flatnonzero(self.concepts == concept) for concept in self.vocabulary.find_all(name))
+        return [int(label) for labels in matches for label in labels]
 
     def problems(self) -> Iterator[LabelProblem]:
-        """Labels that the vocabulary does not have, and those that it has deprecated."""
+        """Yield the labels that are missing from the vocabulary or deprecated in it."""
         for label, concept in enumerate(self.concepts.tolist()):
             if concept == NO_CONCEPT:
                 yield LabelProblem(label, False, [])
@@ -68,13 +69,13 @@ class LabelConcepts(Form):
                 yield LabelProblem(label, True, self.vocabulary.replacements[concept])
 
     def lineage(self, unseen: Sequence[str] = ()) -> csr_array:
-        """(n_labels + n_unseen, n_nodes) float32, ones at what each label is and at everything above it. A label that
-        the vocabulary does not have is a node of its own."""
+        """Return a binary matrix of the concept and its ancestors for each label, shape (n_labels + n_unseen, n_nodes).
+        A label outside the vocabulary is a node of its own."""
         concepts = np.concatenate([self.concepts, self.vocabulary.match(unseen)])
-        own = len(self.vocabulary) + np.cumsum(concepts == NO_CONCEPT) - 1
+        new_nodes = len(self.vocabulary) + np.cumsum(concepts == NO_CONCEPT) - 1
         rows = [
             [int(node)] if concept == NO_CONCEPT else [concept, *self.vocabulary.ancestors(concept)]
-            for concept, node in zip(concepts.tolist(), own, strict=True)
+            for concept, node in zip(concepts.tolist(), new_nodes, strict=True)
         ]
         ends = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
         nodes = np.concatenate([np.array(row, np.int64) for row in rows])
@@ -82,13 +83,12 @@ class LabelConcepts(Form):
         return csr_array((np.ones(len(nodes), np.float32), nodes, ends), shape=(len(rows), n_nodes))
 
     def about(self) -> dict[str, Any]:
-        """For about.json."""
-        found = int((self.concepts != NO_CONCEPT).sum())
-        return {**self.vocabulary.about(), "language": self.language, "labels_found": found}
+        """Return the entry of about.json."""
+        n_matched = int((self.concepts != NO_CONCEPT).sum())
+        return {**self.vocabulary.about(), "language": self.language, "labels_found": n_matched}
 
     def check(self) -> None:
         self.vocabulary.check()
-        if self.concepts.min(initial=NO_CONCEPT) < NO_CONCEPT or self.concepts.max(initial=NO_CONCEPT) >= len(
-            self.vocabulary
-        ):
+        lowest, highest = self.concepts.min(initial=NO_CONCEPT), self.concepts.max(initial=NO_CONCEPT)
+        if lowest < NO_CONCEPT or highest >= len(self.vocabulary):
             raise ValueError("its labels stand for concepts that its vocabulary does not have")

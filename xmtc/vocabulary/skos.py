@@ -1,8 +1,8 @@
-"""Import of SKOS: N-Triples, and through rdflib Turtle, RDF/XML and JSON-LD.
+"""Import of SKOS from N-Triples, Turtle, RDF/XML and JSON-LD.
 
 N-Triples are read line by line. rdflib parses the other formats in a child process (xmtc/core/child_process.py), which
-cannot open files or connections, and passes its statements to a store that keeps none of them: the graph of a million
-concepts would take gigabytes. Contexts, entities and imports that a file names elsewhere are never fetched."""
+cannot open files or connections. Statements are streamed and not stored: the graph of a million concepts would take
+gigabytes. External contexts, entities and imports are never fetched."""
 
 from __future__ import annotations
 
@@ -53,42 +53,44 @@ LITERAL = r'"((?:[^"\\]|\\.)*)"(?:@([A-Za-z]+(?:-[A-Za-z0-9]+)*)|\^\^<[^>]*>)?'
 STATEMENT_PATTERN = re.compile(rf"\s*(?:{NODE})\s*<([^>]*)>\s*(?:{NODE}|{LITERAL})\s*\.\s*(?:#.*)?$")
 ESCAPE_PATTERN = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 ESCAPED_CHARACTERS = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
-SECONDS_PER_MIB = 30.0  # of a vocabulary; rdflib reads about 1 MiB of Turtle per second
-COMPRESSION_RATIO = 10  # that is expected of a compressed vocabulary
-BATCH_STATEMENTS = 5000  # that a child sends together
+SECONDS_PER_MIB = 30.0  # time limit; rdflib reads about 1 MiB of Turtle per second
+COMPRESSION_RATIO = 10  # assumed for a compressed vocabulary
+BATCH_STATEMENTS = 5000  # statements per message of the child process
 MAX_DTD_BYTES, MAX_ENTITY_CHARACTERS = 2**20, 1000
 
-StatementHandler = Callable[
-    [ConceptCollector, str, str, str], None
-]  # of subject, object and its language, what a vocabulary keeps
+StatementHandler = Callable[[ConceptCollector, str, str, str], None]  # handle(collector, subject, object, language)
 
 
 def name_handler(kind: int) -> StatementHandler:
-    return lambda found, subject, text, language: found.add_name(found.add_resource(subject), text, language, kind)
+    return lambda collector, subject, text, language: collector.add_name(
+        collector.add_resource(subject), text, language, kind
+    )
 
 
-def handle_type(found: ConceptCollector, subject: str, kind: str, language: str) -> None:
+def handle_type(collector: ConceptCollector, subject: str, kind: str, language: str) -> None:
     if kind == f"{SKOS}Concept":
-        found.add_concept(subject)
+        collector.add_concept(subject)
     elif kind in GROUP_TYPES:
-        found.add_group(subject, GROUP_TYPES[kind])
+        collector.add_group(subject, GROUP_TYPES[kind])
 
 
-def handle_deprecated(found: ConceptCollector, subject: str, value: str, language: str) -> None:
+def handle_deprecated(collector: ConceptCollector, subject: str, value: str, language: str) -> None:
     if value in ("true", "1"):
-        found.deprecated.add(found.add_resource(subject))
+        collector.deprecated.add(collector.add_resource(subject))
 
 
-def handle_in_scheme(found: ConceptCollector, concept: str, scheme: str, language: str = "") -> None:
-    found.members.add(found.add_group(scheme, SCHEME), found.add_concept(concept))
+def handle_in_scheme(collector: ConceptCollector, concept: str, scheme: str, language: str = "") -> None:
+    collector.members.add(collector.add_group(scheme, SCHEME), collector.add_concept(concept))
 
 
 def link_handler(pairs: str) -> StatementHandler:
-    return lambda found, subject, to, _: getattr(found, pairs).add(found.add_resource(subject), found.add_resource(to))
+    return lambda collector, subject, to, _: getattr(collector, pairs).add(
+        collector.add_resource(subject), collector.add_resource(to)
+    )
 
 
-def swap_subject_and_object(take: StatementHandler) -> StatementHandler:
-    return lambda found, subject, object, language: take(found, object, subject, language)
+def swap_subject_and_object(handle: StatementHandler) -> StatementHandler:
+    return lambda collector, subject, object, language: handle(collector, object, subject, language)
 
 
 PREDICATE_HANDLERS: dict[str, StatementHandler] = {
@@ -100,8 +102,8 @@ PREDICATE_HANDLERS: dict[str, StatementHandler] = {
     f"{SKOS}inScheme": handle_in_scheme,
     f"{SKOS}topConceptOf": handle_in_scheme,
     f"{SKOS}hasTopConcept": swap_subject_and_object(handle_in_scheme),
-    f"{SKOS}member": lambda found, group, to, _: found.members.add(
-        found.add_group(group, COLLECTION), found.add_resource(to)
+    f"{SKOS}member": lambda collector, group, to, _: collector.members.add(
+        collector.add_group(group, COLLECTION), collector.add_resource(to)
     ),
     f"{DCT}isReplacedBy": link_handler("replacements"),
     f"{DCT}replaces": swap_subject_and_object(link_handler("replacements")),
@@ -112,37 +114,37 @@ def read_ntriples(path: str, collector: ConceptCollector, on_read: OnRead | None
     """Add the statements of an N-Triples file to a collector."""
     for number, line in enumerate(read_lines(path, on_read), 1):
         text = line.decode("utf-8", "replace")
-        found = STATEMENT_PATTERN.match(text)
+        match = STATEMENT_PATTERN.match(text)
         try:
-            if found is not None:
-                subject, blank, predicate, uri, blank_object, literal, language = found.groups()
-                take = PREDICATE_HANDLERS.get(predicate)
-                if take is not None:
+            if match is not None:
+                subject, blank, predicate, uri, blank_object, literal, language = match.groups()
+                handle = PREDICATE_HANDLERS.get(predicate)
+                if handle is not None:
                     object = literal if literal is not None else uri or blank_object or ""
-                    take(collector, unescape(subject or blank), unescape(object), (language or "").lower())
+                    handle(collector, unescape(subject or blank), unescape(object), (language or "").lower())
             elif text.strip() and not text.lstrip().startswith("#"):
-                raise ValueError(f"{text.strip()[:60]!r} is no N-Triples statement; expected <s> <p> <o> .")
-        except ValueError as problem:
-            raise XmtcError(f"{display_name(path)}, line {number}: {problem}") from None
+                raise ValueError(f"{text.strip()[:60]!r} is not an N-Triples statement; expected <s> <p> <o> .")
+        except ValueError as error:
+            raise XmtcError(f"{display_name(path)}, line {number}: {error}") from None
 
 
 def unescape(text: str) -> str:
     return text if "\\" not in text else ESCAPE_PATTERN.sub(decode_escape, text)
 
 
-def decode_escape(found: re.Match[str]) -> str:
-    """Return the character of an escape; raise ValueError for a number that no character has."""
-    code = found[1] or found[2]
+def decode_escape(match: re.Match[str]) -> str:
+    """Return the character of an escape sequence; raise a ValueError for an invalid code point."""
+    code = match[1] or match[2]
     if not code:
-        return ESCAPED_CHARACTERS.get(found[3], found[3])
+        return ESCAPED_CHARACTERS.get(match[3], match[3])
     number = int(code, 16)
     if number > 0x10FFFF or 0xD800 <= number < 0xE000:
-        raise ValueError(f"{found[0]} is no character; expected a number up to 10FFFF outside D800 to DFFF.")
+        raise ValueError(f"{match[0]} is not a character; expected a code point up to 10FFFF outside D800 to DFFF.")
     return chr(number)
 
 
 def read_rdf(path: str, collector: ConceptCollector, format: str, on_read: OnRead | None = None) -> None:
-    """Add the statements of a file in Turtle, RDF/XML or JSON-LD, by rdflib's names for them, to a collector."""
+    """Add the statements of a file in a format of rdflib (turtle, xml or json-ld) to a collector."""
     if find_spec("rdflib") is None:
         raise as_missing_extra(f"Reading {display_name(path)}", ModuleNotFoundError(name="rdflib"))
     n_bytes = os.path.getsize(path) if os.path.isfile(path) else 0
@@ -158,21 +160,21 @@ def read_rdf(path: str, collector: ConceptCollector, format: str, on_read: OnRea
             try:
                 for subject, predicate, object, language in batch:
                     PREDICATE_HANDLERS[predicate](collector, subject, object, language)
-            except XmtcError as problem:
-                raise XmtcError(f"{display_name(path)}: {problem}") from None
-    except ChildTaskError as problem:
-        raise rdf_error(path, format, str(problem)) from None
+            except XmtcError as error:
+                raise XmtcError(f"{display_name(path)}: {error}") from None
+    except ChildTaskError as error:
+        raise rdf_error(path, format, str(error)) from None
 
 
 def rdf_error(path: str, format: str, reason: str) -> XmtcError:
     return XmtcError(
-        f"{display_name(path)} cannot be read as {format} ({reason}); expected a whole file of that format: fetch it "
-        "again, or name its format with --format."
+        f"{display_name(path)} cannot be read as {format} ({reason}); expected a complete file of that format: "
+        "download it again, or set its format with --format."
     )
 
 
 def read_chunks(path: str, on_read: OnRead | None) -> Iterator[bytes]:
-    """Yield the content of a file, decompressed."""
+    """Yield the decompressed content of a file in chunks."""
     n_lines = 0
     with open_binary(path, on_read) as stream:
         try:
@@ -184,21 +186,21 @@ def read_chunks(path: str, on_read: OnRead | None) -> Iterator[bytes]:
 
 
 def stream_statements(request: list[str], content: IO[bytes]) -> Iterator[list[Any] | str]:
-    """Yield batches of subject, predicate, object and language, or what is wrong: a task for a child process."""
+    """Yield batches of (subject, predicate, object, language), or an error text. Runs in a child process."""
     batches: Queue[Any] = Queue(4)
     threading.Thread(target=parse_rdf, args=(*request, content, batches), daemon=True).start()
-    while (found := batches.get()) is not None:
-        if isinstance(found, (XmtcError, MemoryError)):
-            raise found
-        yield found
+    while (message := batches.get()) is not None:
+        if isinstance(message, (XmtcError, MemoryError)):
+            raise message
+        yield message
 
 
 def parse_rdf(name: str, format: str, content: IO[bytes], batches: Queue[Any]) -> None:
-    """Put the statements of a file into a queue, then None."""
+    """Put the statements of a file, or an error, into a queue, and then None."""
     try:
         import rdflib
 
-        rdflib.NORMALIZE_LITERALS = False  # names are kept as they are written
+        rdflib.NORMALIZE_LITERALS = False  # names must not change
         batch: list[Any] = []
         graph = rdflib.Graph(store=make_statement_store(batch, batches), bind_namespaces="none")
         source: dict[str, Any] = {"source": content}
@@ -206,39 +208,39 @@ def parse_rdf(name: str, format: str, content: IO[bytes], batches: Queue[Any]) -
             source = {"source": check_xml(name, content)}
         elif format == "json-ld":
             source = {"data": check_json_ld(name, content)}
-        graph.parse(**source, format=format, publicID="http://vocabulary.invalid/")  # for relative addresses
+        graph.parse(**source, format=format, publicID="http://vocabulary.invalid/")  # base of relative URIs
         batches.put(batch)
     except (XmtcError, MemoryError) as error:
         batches.put(error)
-    except Exception as error:  # each of rdflib's parsers has errors of its own
+    except Exception as error:  # rdflib's parsers raise different errors
         batches.put(" ".join(str(error).split())[:200] or type(error).__name__)
     batches.put(None)
 
 
 def check_json_ld(name: str, content: IO[bytes]) -> bytes:
-    """Return JSON-LD whose contexts are all in the file itself."""
-    found = json.loads(content.read())
-    waiting = [found]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            contexts = each.get("@context")
-            named = [*(contexts if isinstance(contexts, list) else [contexts]), each.get("@import")]
-            if address := next((one for one in named if isinstance(one, str)), None):
+    """Return JSON-LD, and raise an XmtcError if it has an external context."""
+    document = json.loads(content.read())
+    stack = [document]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            contexts = value.get("@context")
+            sources = [*(contexts if isinstance(contexts, list) else [contexts]), value.get("@import")]
+            if address := next((source for source in sources if isinstance(source, str)), None):
                 raise XmtcError(
-                    f"{name} takes its @context from {address[:100]!r}, and nothing but the file itself is opened; "
-                    "expected the context in the file: put it there, or convert the file to expanded JSON-LD or Turtle."
+                    f"{name} has the external @context {address[:100]!r}, which is not opened; expected the context in "
+                    "the file: insert it, or convert the file to expanded JSON-LD or Turtle."
                 )
-            waiting += each.values()
-        elif isinstance(each, list):
-            waiting += each
-    return json.dumps(found).encode()
+            stack += value.values()
+        elif isinstance(value, list):
+            stack += value
+    return json.dumps(document).encode()
 
 
 def check_xml(name: str, content: IO[bytes]) -> IO[bytes]:
-    """Return RDF/XML whose entities are short and in the file itself: abbreviations of addresses, as tools write them.
+    """Return RDF/XML, and raise an XmtcError if it has nested, long or external entities.
 
-    Entities within entities, which grow exponentially, and those of other files are refused.
+    Short internal entities are common abbreviations of URIs. Nested entities may grow exponentially.
     """
     assert isinstance(content, BufferedReader)
     head = content.peek(MAX_DTD_BYTES)
@@ -247,15 +249,15 @@ def check_xml(name: str, content: IO[bytes]) -> IO[bytes]:
     def on_entity(entity: str, is_parameter: int, value: str | None, *external: Any) -> None:
         if is_parameter or value is None or "&" in value or "%" in value or len(value) > MAX_ENTITY_CHARACTERS:
             raise XmtcError(
-                f"{name} declares the entity {entity[:100]!r}, which is in another file, long, or made of entities; "
-                "expected short texts only: replace it by its text, or convert the file to Turtle."
+                f"{name} declares the entity {entity[:100]!r}, which is external, long or nested; expected short "
+                "texts only: replace it with its text, or convert the file to Turtle."
             )
 
     def on_root(*arguments: Any) -> None:
         raise EndOfDTD
 
     parser.EntityDeclHandler, parser.StartElementHandler = on_entity, on_root
-    with suppress(EndOfDTD, expat.ExpatError):  # of what is wrong, rdflib tells
+    with suppress(EndOfDTD, expat.ExpatError):  # rdflib reports XML errors
         parser.Parse(head, False)
         if len(head) >= MAX_DTD_BYTES:
             raise XmtcError(f"{name} has no element in its first {MAX_DTD_BYTES:,} bytes; expected RDF/XML.")
@@ -263,11 +265,11 @@ def check_xml(name: str, content: IO[bytes]) -> IO[bytes]:
 
 
 class EndOfDTD(Exception):
-    """Ends the look at the declarations before the first element."""
+    """Signal that the first element begins and the declarations end."""
 
 
 def make_statement_store(batch: list[Any], batches: Queue[Any]) -> Any:
-    """Return a store for rdflib that passes on the statements a vocabulary is made of, and keeps none."""
+    """Return an rdflib store that forwards the statements of known predicates to a queue and stores none."""
     from rdflib import Literal
     from rdflib.store import Store
 
@@ -276,7 +278,7 @@ def make_statement_store(batch: list[Any], batches: Queue[Any]) -> Any:
 
         def add(self, triple: Any, context: Any = None, quoted: bool = False) -> None:
             subject, predicate, object = triple
-            name = str(predicate)  # which is not equal to a plain string
+            name = str(predicate)  # a URIRef does not equal a plain string
             if name in PREDICATE_HANDLERS:
                 language = (object.language or "") if isinstance(object, Literal) else ""
                 batch.append((str(subject), name, str(object), language.lower()))

@@ -1,4 +1,4 @@
-"""What a vocabulary holds, and what it says of one concept."""
+"""Statistics of a vocabulary, and descriptions of its groups and concepts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ GROUP_KIND_TITLES = {SCHEME: "scheme", COLLECTION: "collection"}
 
 
 class VocabularyGroup(NamedTuple):
+    """Scheme or collection with its number of concepts."""
+
     kind: str
     uri: str
     name: str | None
@@ -20,23 +22,23 @@ class VocabularyGroup(NamedTuple):
 
 
 def compute_statistics(vocabulary: Vocabulary) -> dict[str, int]:
-    """Numbers by what they count."""
+    """Return counts of concepts, names and links by title."""
     terms, links = vocabulary.terms, vocabulary.broader
-    found = {"concepts": len(vocabulary), "deprecated": int(vocabulary.deprecated.sum())}
-    found["deprecated with a replacement"] = int((np.diff(vocabulary.replacements.ends) > 0).sum())
+    counts_by_title = {"concepts": len(vocabulary), "deprecated": int(vocabulary.deprecated.sum())}
+    counts_by_title["deprecated with a replacement"] = int((np.diff(vocabulary.replacements.ends) > 0).sum())
     for kind, title in NAME_KIND_TITLES.items():
         counts = np.bincount(terms.languages[terms.kinds == kind], minlength=len(vocabulary.languages))
         for code, count in zip(vocabulary.languages, counts.tolist(), strict=True):
             if count:
-                found[f"{title} ({code or 'no language'})"] = count
-    found["notations"] = int((terms.kinds == NOTATION).sum())
-    found["broader links"] = len(links.to)
-    found["concepts with nothing above"] = int((np.diff(links.ends) == 0).sum())
-    return found
+                counts_by_title[f"{title} ({code or 'no language'})"] = count
+    counts_by_title["notations"] = int((terms.kinds == NOTATION).sum())
+    counts_by_title["broader links"] = len(links.to)
+    counts_by_title["concepts with nothing above"] = int((np.diff(links.ends) == 0).sum())
+    return counts_by_title
 
 
 def list_groups(vocabulary: Vocabulary) -> list[VocabularyGroup]:
-    """Schemes and collections, in the order of the file."""
+    """Return the schemes and collections in the order of the file."""
     kinds, sizes = vocabulary.group_kinds.tolist(), np.diff(vocabulary.members.ends).tolist()
     uris = vocabulary.groups.words()
     return [
@@ -46,23 +48,23 @@ def list_groups(vocabulary: Vocabulary) -> list[VocabularyGroup]:
 
 
 def describe_concept(vocabulary: Vocabulary, concept: int, language: str | None = None) -> dict[str, Any]:
-    """All that is said of a concept; others are named in a language."""
+    """Return all statements about a concept; other concepts are named in a language."""
 
-    def named(others: list[int]) -> list[str]:
+    def name_all(others: list[int]) -> list[str]:
         return [f"{vocabulary.name(i, language) or ''} <{vocabulary.uri(i)}>".strip() for i in others]
 
     names = vocabulary.names(concept)
     titles = {PREFERRED: "name", ALTERNATIVE: "alternative", HIDDEN: "hidden"}
-    said: dict[str, Any] = {"uri": vocabulary.uri(concept), "notation": vocabulary.notations(concept)}
+    description: dict[str, Any] = {"uri": vocabulary.uri(concept), "notation": vocabulary.notations(concept)}
     for kind, title in titles.items():
-        said[title] = [
+        description[title] = [
             f"{name.text} ({name.language})" if name.language else name.text for name in names if name.kind == kind
         ]
-    said["broader"] = named(vocabulary.broader[concept])
-    said["ancestors"] = named(vocabulary.ancestors(concept))
-    said["narrower"] = named(vocabulary.narrower[concept])
+    description["broader"] = name_all(vocabulary.broader[concept])
+    description["ancestors"] = name_all(vocabulary.ancestors(concept))
+    description["narrower"] = name_all(vocabulary.narrower[concept])
     groups = vocabulary.groups_of[concept]
-    said["groups"] = [vocabulary.group_name(i, language) or vocabulary.groups[i] for i in groups]
-    said["deprecated"] = bool(vocabulary.deprecated[concept])
-    said["replaced by"] = named(vocabulary.replacements[concept])
-    return {name: value for name, value in said.items() if value or name == "deprecated"}
+    description["groups"] = [vocabulary.group_name(i, language) or vocabulary.groups[i] for i in groups]
+    description["deprecated"] = bool(vocabulary.deprecated[concept])
+    description["replaced by"] = name_all(vocabulary.replacements[concept])
+    return {name: value for name, value in description.items() if value or name == "deprecated"}

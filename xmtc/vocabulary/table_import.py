@@ -1,5 +1,8 @@
-"""Vocabularies in tables: `id<TAB>name` and Annif's `<uri><TAB>name<TAB>notation` without a header, or any columns with
-one. A language is that of a row's `language`, of its column (`label_fi`), or of the whole file."""
+"""Import of vocabularies from tables.
+
+A table without a header has the columns `id<TAB>name` or, as Annif's TSV, `<uri><TAB>name<TAB>notation`; a header may
+name other columns. The language of a name is that of its column (`label_fi`), of the row's column `language`, or of the
+file."""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import NamedTuple
 from xmtc.data.file_streams import OnRead, display_name, read_lines
 from xmtc.errors import XmtcError
 from xmtc.vocabulary.builder import ConceptCollector
-from xmtc.vocabulary.vocabulary import ALTERNATIVE, HIDDEN, NOTATION, PREFERRED, SCHEME
+from xmtc.vocabulary.vocabulary import ALTERNATIVE, HIDDEN, NOTATION, PREFERRED, SCHEME, strip_brackets
 
 ID, LANGUAGE, BROADER, IN_SCHEME, DEPRECATED, REPLACED = "id", "language", "broader", "scheme", "deprecated", "replaced"
 NAME_KINDS = {"name": PREFERRED, "alternative": ALTERNATIVE, "hidden": HIDDEN, "notation": NOTATION}
@@ -32,11 +35,13 @@ COLUMN_MEANINGS = {word: meaning for words, meaning in COLUMN_TITLES.items() for
 HEADERLESS_COLUMNS = (ID, "name", "notation")
 COLUMN_LANGUAGE_PATTERN = re.compile(r"(.+?)[_@-]([a-z]{2,3}(?:-[a-z0-9]+)*)", re.IGNORECASE)
 FILE_LANGUAGE_PATTERN = re.compile(r"[-_.]([a-z]{2})(?:\.\w+)?$")
-NAME_SEPARATOR = "|"  # between names in one cell
+NAME_SEPARATOR = "|"  # between the values of one cell
 TRUE_VALUES = ("true", "1", "yes", "x")
 
 
 class VocabularyColumn(NamedTuple):
+    """Meaning of a table column, and its language if the title has one."""
+
     meaning: str
     language: str | None = None
 
@@ -44,6 +49,7 @@ class VocabularyColumn(NamedTuple):
 def read_table(
     path: str, collector: ConceptCollector, delimiter: str, language: str, on_read: OnRead | None = None
 ) -> None:
+    """Add the concepts of a table to a collector."""
     rows = read_rows(path, delimiter, on_read)
     first = next(rows, None)
     if first is None:
@@ -66,7 +72,7 @@ def check_header(path: str, columns: list[VocabularyColumn | None], titles: list
 
 
 def read_rows(path: str, delimiter: str, on_read: OnRead | None) -> Iterator[tuple[str, list[str]]]:
-    """Rows that hold anything, and where each stands. Only CSV has quotes; some of it has semicolons for commas."""
+    """Yield the position and the cells of each non-empty row. CSV may have quotes, and semicolons instead of commas."""
     lines = decode_lines(path, on_read)
     first = next(lines, "")
     lines = chain([first], lines)
@@ -80,7 +86,9 @@ def read_rows(path: str, delimiter: str, on_read: OnRead | None) -> Iterator[tup
             if any(cell.strip() for cell in cells):
                 yield f"{display_name(path)}, row {number}", [cell.strip() for cell in cells]
     except csv.Error as error:
-        raise XmtcError(f"{display_name(path)}, after row {number}: {error}; expected CSV: mend its quotes.") from None
+        raise XmtcError(
+            f"{display_name(path)}, after row {number}: {error}; expected CSV; correct its quotes."
+        ) from None
 
 
 def decode_lines(path: str, on_read: OnRead | None) -> Iterator[str]:
@@ -88,23 +96,24 @@ def decode_lines(path: str, on_read: OnRead | None) -> Iterator[str]:
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
-            raise XmtcError(f"{display_name(path)}, line {number} is no UTF-8; save the table as UTF-8.") from None
+            raise XmtcError(f"{display_name(path)}, line {number} is not UTF-8; save the table as UTF-8.") from None
 
 
 def parse_header(cells: list[str]) -> list[VocabularyColumn | None] | None:
-    """What each column holds; None where the first row is none but a concept's."""
+    """Return the meaning of each column, or None if the first row is not a header."""
     columns = [parse_column(cell) for cell in cells]
     return columns if ID in (column.meaning for column in columns if column) or all(columns) else None
 
 
 def parse_column(title: str) -> VocabularyColumn | None:
-    """A column by its title: name, prefLabel, label_fi."""
-    plain = find_meaning(title)
-    found = COLUMN_LANGUAGE_PATTERN.fullmatch(title)
-    if plain is not None or found is None:
-        return None if plain is None else VocabularyColumn(plain)
-    meaning = find_meaning(found[1])
-    return VocabularyColumn(meaning, found[2].lower()) if meaning in NAME_KINDS else None
+    """Return the column of a title such as name, prefLabel or label_fi; None for an unknown title."""
+    meaning = find_meaning(title)
+    if meaning is not None:
+        return VocabularyColumn(meaning)
+    match = COLUMN_LANGUAGE_PATTERN.fullmatch(title)
+    if match is None or (meaning := find_meaning(match[1])) not in NAME_KINDS:
+        return None
+    return VocabularyColumn(meaning, match[2].lower())
 
 
 def find_meaning(title: str) -> str | None:
@@ -114,32 +123,27 @@ def find_meaning(title: str) -> str | None:
 def add_concept_row(
     collector: ConceptCollector, columns: list[VocabularyColumn | None], where: str, cells: list[str], language: str
 ) -> None:
-    found = [(column, cell) for column, cell in zip(columns, cells, strict=False) if column and cell]
-    values = {column.meaning: cell for column, cell in found}
+    filled = [(column, cell) for column, cell in zip(columns, cells, strict=False) if column and cell]
+    values = {column.meaning: cell for column, cell in filled}
     if ID not in values:
-        raise XmtcError(f"{where} has no id; expected one for each concept: mend or remove it.")
+        raise XmtcError(f"{where} has no id; expected one for each concept: correct or remove the row.")
     concept = collector.add_concept(strip_brackets(values[ID]))
     language = values.get(LANGUAGE, language).lower()
-    for column, cell in found:
+    for column, cell in filled:
         if column.meaning in NAME_KINDS:
-            own = language if column.language is None else column.language
-            add_names(collector, concept, cell, own, column.meaning)
+            name_language = language if column.language is None else column.language
+            add_names(collector, concept, cell, name_language, column.meaning)
         elif column.meaning in LINK_ADDERS:
-            for each in cell.split(NAME_SEPARATOR):
-                LINK_ADDERS[column.meaning](collector, concept, strip_brackets(each))
+            for uri in cell.split(NAME_SEPARATOR):
+                LINK_ADDERS[column.meaning](collector, concept, strip_brackets(uri))
     if values.get(DEPRECATED, "").lower() in TRUE_VALUES:
         collector.deprecated.add(concept)
 
 
 def add_names(collector: ConceptCollector, concept: int, cell: str, language: str, meaning: str) -> None:
-    several = cell.split(NAME_SEPARATOR) if meaning in ("alternative", "hidden") else [cell]
-    for name in several:
+    names = cell.split(NAME_SEPARATOR) if meaning in ("alternative", "hidden") else [cell]
+    for name in names:
         collector.add_name(concept, name, "" if meaning == "notation" else language, NAME_KINDS[meaning])
-
-
-def strip_brackets(uri: str) -> str:
-    uri = uri.strip()
-    return uri[1:-1] if uri[:1] == "<" and uri[-1:] == ">" else uri
 
 
 LINK_ADDERS: dict[str, Callable[[ConceptCollector, int, str], None]] = {
@@ -150,6 +154,6 @@ LINK_ADDERS: dict[str, Callable[[ConceptCollector, int, str], None]] = {
 
 
 def detect_file_language(path: str) -> str:
-    """The language that a file's name ends with: fi of yso-fi.tsv."""
-    found = FILE_LANGUAGE_PATTERN.search(path)
-    return found[1] if found else ""
+    """Return the language at the end of a file name, for example fi for yso-fi.tsv, or an empty string."""
+    match = FILE_LANGUAGE_PATTERN.search(path)
+    return match[1] if match else ""

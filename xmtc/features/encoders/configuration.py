@@ -1,5 +1,4 @@
-"""What a pretrained encoder says of itself: its configuration and its tokenizer, read without its weights and without
-PyTorch."""
+"""Configuration and tokenizer files of pretrained encoders, read without weights and without PyTorch."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ from xmtc.storage.atomic import describe_error
 from xmtc.storage.regular_files import parse_json, read_regular, resolve_links
 
 UNLIMITED_POSITIONS = 2**31 - 1
-WEIGHT_INDEX = "model.safetensors.index.json"  # of weights in several files
+WEIGHT_INDEX = "model.safetensors.index.json"  # lists the files of sharded weights
 WEIGHT_FILE_PATTERN = re.compile(r"[\w-][\w.-]*\.safetensors")
-MAX_FILE_BYTES = 2**28  # the largest tokenizers of today have 40 MB
-# Encoders that number positions from behind that of padding, which they leave out.
+MAX_FILE_BYTES = 2**28  # current tokenizers have at most 40 MB
+# Models whose position numbers begin after the padding id.
 PADDING_OFFSET_MODELS = (
     "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod", "camembert", "mpnet", "longformer",
     "luke", "data2vec-text", "ibert", "esm",
@@ -23,7 +22,7 @@ PADDING_OFFSET_MODELS = (
 
 
 def read_tokenizer_json(source: str) -> str:
-    """The JSON of an encoder's tokenizer; of a folder without one, or of the hub, as transformers makes it."""
+    """Return the JSON of an encoder's tokenizer; transformers creates it for the Hub and for folders without one."""
     with reraise_encoder_errors(source):
         if (Path(source) / TOKENIZER).is_file():
             return read_encoder_file(source, TOKENIZER).decode("utf-8")
@@ -33,7 +32,7 @@ def read_tokenizer_json(source: str) -> str:
 
 
 def read_max_positions(source: str) -> int:
-    """How many subwords of a text an encoder has positions for."""
+    """Return the maximum number of subwords of a text."""
     config = read_config(source)
     positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id")
     if not isinstance(positions, int) or positions < 1:
@@ -42,7 +41,7 @@ def read_max_positions(source: str) -> int:
 
 
 def read_config(source: str) -> dict[str, Any]:
-    """The configuration of an encoder; of the hub, as transformers completes it."""
+    """Return the configuration of an encoder."""
     if Path(source).is_dir():
         return read_json_file(source, CONFIG)
     from transformers import AutoConfig
@@ -51,18 +50,19 @@ def read_config(source: str) -> dict[str, Any]:
 
 
 def read_json_file(source: str, name: str) -> dict[str, Any]:
-    """A JSON file of an encoder's folder."""
+    """Return the object in a JSON file of an encoder's folder."""
     try:
         content = parse_json(read_encoder_file(source, name))
         if not isinstance(content, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it is not a JSON object")
         return content
     except (ValueError, RecursionError) as error:
         raise encoder_error(source, f"{name}: {error}") from None
 
 
 def check_weight_index(source: str) -> None:
-    """Refuse an index of weights that names files elsewhere, which transformers would open."""
+    """Raise an XmtcError if the index of sharded weights names files outside the folder, which transformers would
+    open."""
     if (Path(source) / WEIGHT_INDEX).is_file():
         files = read_json_file(source, WEIGHT_INDEX).get("weight_map")
         if not isinstance(files, dict) or not all(
@@ -80,14 +80,13 @@ def read_encoder_file(source: str, name: str) -> bytes:
 
 
 def check_is_encoder(config: dict[str, Any]) -> None:
-    """Refuse what is no encoder, by its configuration. Those that learnt from masked words read a text both ways, and
-    so does XLNet."""
-    from transformers.models.auto import modeling_auto as known
+    """Raise a ValueError if a model is not a bidirectional encoder: a masked language model or XLNet."""
+    from transformers.models.auto import modeling_auto
 
-    kind, both_ways = str(config.get("model_type")), (*known.MODEL_FOR_MASKED_LM_MAPPING_NAMES, "xlnet")
-    if kind in known.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES or config.get("is_encoder_decoder"):
-        raise ValueError(f"{kind} is an encoder with a decoder, expected one without, such as BERT, MPNet or XLNet")
-    if config.get("is_decoder") or kind not in both_ways:
+    kind, bidirectional = str(config.get("model_type")), (*modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, "xlnet")
+    if kind in modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES or config.get("is_encoder_decoder"):
+        raise ValueError(f"{kind} is an encoder-decoder, expected an encoder such as BERT, MPNet or XLNet")
+    if config.get("is_decoder") or kind not in bidirectional:
         kind += " as a decoder" if config.get("is_decoder") else ""
-        custom = ", and needs code of its own, which is never run" if "auto_map" in config else ""
-        raise ValueError(f"{kind} does not read a text both ways, as BERT, MPNet and XLNet do{custom}")
+        custom = ", and needs custom code, which is never run" if "auto_map" in config else ""
+        raise ValueError(f"{kind} is not a bidirectional encoder such as BERT, MPNet or XLNet{custom}")

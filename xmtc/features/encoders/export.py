@@ -1,5 +1,6 @@
-"""Encoders on their way to machines without a network: written in parts of a given size, with a manifest of checksums,
-and joined there. Weights may travel in fewer bits: fp16, or int8 with one factor for each row."""
+"""Export of encoders in parts of a given size, and joining them on a machine without a network.
+
+A manifest has the checksums. Weights may be reduced to fp16, or to int8 with one scale per row."""
 
 from __future__ import annotations
 
@@ -28,12 +29,12 @@ from xmtc.storage.cache import compute_path_sha256
 from xmtc.storage.regular_files import parse_json, read_regular
 
 PRECISIONS = FP32, FP16, INT8 = "fp32", "fp16", "int8"
-STORED_DTYPES = {FP32: {"F32"}, FP16: {"F16"}, INT8: {"I8", "F32"}}  # what safetensors calls the numbers of each
-INTEGER_DTYPES = {"I64", "I32", "BOOL"}  # numbers that are no weights, such as positions
+STORED_DTYPES = {FP32: {"F32"}, FP16: {"F16"}, INT8: {"I8", "F32"}}  # safetensors dtypes of each precision
+INTEGER_DTYPES = {"I64", "I32", "BOOL"}  # dtypes of buffers such as positions
 MANIFEST_FORMAT = 1
 REQUIRED_FILES, KNOWN_FILES = {CONFIG, WEIGHTS, TOKENIZER}, {CONFIG, WEIGHTS, TOKENIZER, POOLING}
 PART_NAME, SHA256 = re.compile(r"part-\d+"), re.compile(r"[0-9a-f]{64}")
-SCALE_SUFFIX = ".scale"  # ends the name of a row's factors
+SCALE_SUFFIX = ".scale"  # suffix of the tensor of row scales
 BLOCK_BYTES = 1 << 20
 MAX_MANIFEST_BYTES = 2**26
 
@@ -41,18 +42,18 @@ MAX_MANIFEST_BYTES = 2**26
 def export_encoder(
     source: str, folder: Path, precision: str = FP16, part_bytes: int = 50_000_000, run: Run = Run()
 ) -> int:
-    """Write an encoder (a folder, a name of `xmtc encoders` or of the hub) in parts; how many there are."""
+    """Write an encoder (a folder, a name of `xmtc encoders` or of the Hub) in parts; return the number of parts."""
     if precision not in PRECISIONS:
-        raise XmtcError(f"precision={precision!r} does not fit; expected one of {', '.join(PRECISIONS)}.")
+        raise XmtcError(f"precision={precision!r} is unknown; expected one of {', '.join(PRECISIONS)}.")
     if part_bytes < 1:
-        raise XmtcError(f"Parts of {part_bytes} bytes hold nothing; expected at least 1 byte, such as 50 MB.")
-    found = find_encoder(source, run)
+        raise XmtcError(f"Parts of {part_bytes} bytes are too small; expected at least 1 byte, such as 50 MB.")
+    source = find_encoder(source, run)
     with create_folder(folder) as target:
-        whole = target / "whole"
-        write_encoder(found, whole, precision)
-        files = [{"name": name, **describe_file(whole / name)} for name in list_files(whole)]
-        stream = concatenate_files((whole / name for name in list_files(whole)), target / "stream")
-        shutil.rmtree(whole)
+        encoder = target / "encoder"
+        write_encoder(source, encoder, precision)
+        files = [{"name": name, **describe_file(encoder / name)} for name in list_files(encoder)]
+        stream = concatenate_files((encoder / name for name in list_files(encoder)), target / "stream")
+        shutil.rmtree(encoder)
         parts = split_into_parts(stream, target, part_bytes)
         stream.unlink()
         manifest = {"xmtc encoder": MANIFEST_FORMAT, "precision": precision, "files": files, "parts": parts}
@@ -61,7 +62,7 @@ def export_encoder(
 
 
 def write_encoder(source: str, folder: Path, precision: str) -> None:
-    """An encoder as transformers reads it, but for int8: configuration, tokenizer, weights."""
+    """Write configuration, tokenizer and weights of an encoder; except for int8, transformers can read them."""
     model = load_encoder(source)
     folder.mkdir()
     model.config.to_json_file(folder / CONFIG)
@@ -73,36 +74,36 @@ def write_encoder(source: str, folder: Path, precision: str) -> None:
 
 
 def quantize(state: dict[str, Tensor], precision: str) -> dict[str, Tensor]:
-    """Weights in fewer bits. Of int8, vectors stay as they are: they are few, and normalise everything else."""
+    """Reduce the precision of weights. With int8 only matrices are reduced: vectors are small and more sensitive."""
     if precision == INT8:
-        found: dict[str, Tensor] = {}
+        weights: dict[str, Tensor] = {}
         for name, tensor in state.items():
             is_matrix = tensor.is_floating_point() and tensor.ndim > 1
-            found |= quantize_rows(name, tensor) if is_matrix else {name: tensor.contiguous().clone()}
-        return found
-    kind = torch.float16 if precision == FP16 else torch.float32
-    return {name: (t.to(kind) if t.is_floating_point() else t).contiguous().clone() for name, t in state.items()}
+            weights |= quantize_rows(name, tensor) if is_matrix else {name: tensor.contiguous().clone()}
+        return weights
+    dtype = torch.float16 if precision == FP16 else torch.float32
+    return {name: (t.to(dtype) if t.is_floating_point() else t).contiguous().clone() for name, t in state.items()}
 
 
 def quantize_rows(name: str, tensor: Tensor) -> dict[str, Tensor]:
-    """Each row as whole numbers up to 127, and what they are to be multiplied by."""
+    """Return each row as int8, and the scale of each row."""
     scale = tensor.flatten(1).abs().amax(1).clamp(min=1e-12) / 127
     shape = (-1, *[1] * (tensor.ndim - 1))
     return {name: (tensor / scale.view(shape)).round().to(torch.int8).contiguous(), name + SCALE_SUFFIX: scale}
 
 
 def dequantize(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights as transformers takes them: what was int8 becomes fp16."""
-    in_bytes = {name for name, tensor in state.items() if tensor.dtype == torch.int8}
-    found = {name: tensor for name, tensor in state.items() if name.removesuffix(SCALE_SUFFIX) not in in_bytes}
-    for name in in_bytes:
+    """Convert int8 weights to fp16, which transformers can read."""
+    quantized = {name for name, tensor in state.items() if tensor.dtype == torch.int8}
+    weights = {name: tensor for name, tensor in state.items() if name.removesuffix(SCALE_SUFFIX) not in quantized}
+    for name in quantized:
         scale = state[name + SCALE_SUFFIX].view(-1, *[1] * (state[name].ndim - 1))
-        found[name] = (state[name] * scale).half()
-    return found
+        weights[name] = (state[name] * scale).half()
+    return weights
 
 
 def join_encoder(folder: Path, target: Path) -> None:
-    """Put an exported encoder together, where every part and every file has the checksum it left with."""
+    """Join an exported encoder, and raise an XmtcError if a part or file does not have its checksum."""
     manifest = read_manifest(folder)
     for part in manifest["parts"]:
         check_file_checksum(folder / part["name"], part, str(folder / part["name"]))
@@ -122,15 +123,17 @@ def join_encoder(folder: Path, target: Path) -> None:
                 f"{WEIGHTS} in the parts of {folder} cannot be read as {manifest['precision']} ({error}); export the "
                 "encoder again."
             ) from None
-        (holder / WEIGHTS).chmod((holder / CONFIG).stat().st_mode)  # safetensors shuts out all but the owner
+        (holder / WEIGHTS).chmod(
+            (holder / CONFIG).stat().st_mode
+        )  # safetensors makes files readable for the owner only
 
 
 def unpack_weights(path: Path, precision: str) -> None:
-    """Weights of int8 become fp16; others are only looked at: they are to be what the manifest says."""
+    """Convert int8 weights to fp16, and raise a ValueError if the dtypes differ from the manifest."""
     with safe_open(path, "pt") as file:
-        kinds = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118 (it is no dict)
-    if kinds - INTEGER_DTYPES != STORED_DTYPES[precision]:
-        raise ValueError(f"it holds numbers of type {', '.join(sorted(kinds))}")
+        dtypes = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118 (not a dict)
+    if dtypes - INTEGER_DTYPES != STORED_DTYPES[precision]:
+        raise ValueError(f"its numbers have the types {', '.join(sorted(dtypes))}")
     if precision == INT8:
         save_file(dequantize(load_file(path)), path, metadata={"format": "pt"})
 
@@ -142,31 +145,32 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         return manifest
     except OSError as error:
         raise XmtcError(
-            f"{folder / MANIFEST} cannot be read ({describe_error(error)}); expected what `xmtc encoders export` writes."
+            f"{folder / MANIFEST} cannot be read ({describe_error(error)}); expected the output of "
+            "`xmtc encoders export`."
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise XmtcError(f"{folder / MANIFEST} is damaged ({error}); export or copy the encoder again.") from None
 
 
 def check_manifest(manifest: dict[str, Any]) -> None:
-    """Refuse names that lead elsewhere, and sizes that do not add up."""
+    """Raise a ValueError for unexpected file names, missing checksums or sizes that do not add up."""
     if manifest.get("xmtc encoder") != MANIFEST_FORMAT or manifest.get("precision") not in PRECISIONS:
-        raise ValueError("it is of another format")
+        raise ValueError("it has an unknown format")
     files, parts = ([entry["name"] for entry in manifest[kind]] for kind in ("files", "parts"))
     if not REQUIRED_FILES <= set(files) <= KNOWN_FILES or not all(map(PART_NAME.fullmatch, parts)):
-        raise ValueError("it does not name the files of an encoder, or not its parts")
+        raise ValueError("it does not list the files of an encoder and its parts")
     for entry in [*manifest["files"], *manifest["parts"]]:
         if type(entry.get("bytes")) is not int or entry["bytes"] < 0 or not SHA256.fullmatch(entry.get("sha256", "")):
             raise ValueError(f"{entry['name']} has no size or checksum")
     if sum(file["bytes"] for file in manifest["files"]) != sum(part["bytes"] for part in manifest["parts"]):
-        raise ValueError("its parts are not as large as its files")
+        raise ValueError("the sizes of its parts and of its files differ")
 
 
 def check_file_checksum(path: Path, manifest: dict[str, Any], name: str) -> None:
     if not path.is_file():
-        raise XmtcError(f"{name} is not there, but the manifest names it; copy it, too.")
+        raise XmtcError(f"{name} is missing, but the manifest lists it; copy it, too.")
     if path.stat().st_size != manifest["bytes"] or compute_path_sha256(path) != manifest["sha256"]:
-        raise XmtcError(f"{name} does not have the checksum that the manifest gives it; copy it again.")
+        raise XmtcError(f"{name} does not have the checksum of the manifest; copy it again.")
 
 
 def describe_file(path: Path) -> dict[str, Any]:
@@ -188,7 +192,7 @@ def split_into_parts(stream: Path, target: Path, part_bytes: int) -> list[dict[s
 
 
 def concatenate_files(paths: Iterable[Path], target: Path) -> Path:
-    """One file with the content of all."""
+    """Write the content of all files to one file."""
     with target.open("wb") as out:
         for path in paths:
             with path.open("rb") as file:
@@ -197,7 +201,7 @@ def concatenate_files(paths: Iterable[Path], target: Path) -> Path:
 
 
 def write_next_bytes(stream: BinaryIO, path: Path, n_bytes: int) -> None:
-    """The next bytes of a stream as a file; fewer, where it ends."""
+    """Write up to n_bytes of a stream to a file."""
     with path.open("wb") as out:
         while n_bytes:
             block = stream.read(min(n_bytes, BLOCK_BYTES))
@@ -209,15 +213,15 @@ def write_next_bytes(stream: BinaryIO, path: Path, n_bytes: int) -> None:
 
 @contextmanager
 def create_folder(folder: Path) -> Iterator[Path]:
-    """A folder that is whole or not there; one with anything in it is left alone."""
+    """Create a folder that appears only when it is complete; raise an XmtcError if the path exists and is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise XmtcError(f"{folder} exists and is not empty; choose another name so that nothing is lost.")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as holder:
-            inside = Path(holder) / "new"
-            inside.mkdir()
-            yield inside
-            os.replace(inside, folder)
+            new = Path(holder) / "new"
+            new.mkdir()
+            yield new
+            os.replace(new, folder)
     except OSError as error:
         raise XmtcError(f"{folder} cannot be written ({error.strerror or error}); choose another place.") from None

@@ -1,4 +1,4 @@
-"""Pretrained encoders of Hugging Face's transformers, loaded or built without running any code that comes with them."""
+"""Loading of pretrained encoders with Hugging Face transformers, without running code of the encoder."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from xmtc.features.encoders.configuration import check_is_encoder, check_weight_
 
 POOLINGS = FIRST_POOLING, LAST_POOLING, MEAN_POOLING = "first", "last", "mean"
 XLNET, MPNET = "xlnet", "mpnet"
-DEPTH_KEY_PATTERN = re.compile("layers?$|group")  # in the names of how many layers there are
-OPTIONAL_WEIGHTS_PATTERN = re.compile(r"(^|\.)pooler\.|position_ids$")  # what an encoder may lack
+DEPTH_KEY_PATTERN = re.compile("layers?$|group")  # configuration keys of numbers of layers
+OPTIONAL_WEIGHTS_PATTERN = re.compile(r"(^|\.)pooler\.|position_ids$")  # weights that may be missing
 SAFE_LOADING_OPTIONS = {
     "trust_remote_code": False, "use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True,
-}  # no code, no pickle; what does not fit is for us to refuse  # fmt: skip
-# Of a configuration: where it came from, which code or kernels to fetch, how to answer, labels of another task.
+}  # no code and no pickle; check_loaded_weights reports mismatched sizes  # fmt: skip
+# Configuration keys of the origin, of custom code or kernels, of the output format and of other tasks' labels.
 PRIVATE_KEY_PATTERN = re.compile("^_|implementation")
 IGNORED_CONFIG_KEYS = (
     "transformers_version", "architectures", "dtype", "torch_dtype", "auto_map", "quantization_config", "return_dict",
@@ -34,28 +34,27 @@ IGNORED_CONFIG_KEYS = (
 
 
 def load_encoder(source: str) -> Any:
-    """The encoder of a folder or of the hub, in float32 and without what only its own training needed. No code that
-    comes with it is run."""
+    """Load the encoder of a folder or of the Hub in float32, without its pooler and without running its code."""
     with reraise_encoder_errors(source), silence_transformers():
         check_weight_index(source)
         config = parse_config(read_config(source), count_stored_weights(source))
-        model, found = transformers.AutoModel.from_pretrained(source, config=config, **SAFE_LOADING_OPTIONS)
-        check_loaded_weights(found)
+        model, loading_info = transformers.AutoModel.from_pretrained(source, config=config, **SAFE_LOADING_OPTIONS)
+        check_loaded_weights(loading_info)
         model = prepare_encoder(model.float())
         check_forward(model)
     return model
 
 
 def build_encoder(config: str, n_weights: int | None = None) -> Any:
-    """An encoder with random weights, or without any under torch.device("meta"), from its configuration as JSON; one
-    that is deeper than its weights have names is refused."""
-    checked = parse_config(json.loads(config), n_weights)
+    """Build an encoder with random weights, or without any under torch.device("meta"), from its configuration as JSON;
+    raise a ValueError if it has more layers than `n_weights`."""
+    parsed = parse_config(json.loads(config), n_weights)
     with silence_transformers():
-        return prepare_encoder(transformers.AutoModel.from_config(checked, trust_remote_code=False))
+        return prepare_encoder(transformers.AutoModel.from_config(parsed, trust_remote_code=False))
 
 
 def parse_config(config: dict[str, Any], n_weights: int | None = None) -> Any:
-    """A configuration, without what would have transformers fetch something or answer in another form."""
+    """Return a transformers configuration without keys that cause downloads or change the output."""
     check_is_encoder(config)
     depth = max((n for name, n in config.items() if DEPTH_KEY_PATTERN.search(name) and isinstance(n, int)), default=0)
     if n_weights is not None and depth > n_weights:
@@ -73,7 +72,7 @@ def strip_config(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def count_stored_weights(source: str) -> int | None:
-    """How many weights a folder names in its one file; None where there are several, or a hub."""
+    """Return the number of weights in a folder's only weight file; None for several files or the Hub."""
     path = Path(source) / WEIGHTS
     if not path.is_file():
         return None
@@ -84,31 +83,32 @@ def count_stored_weights(source: str) -> int | None:
         raise ValueError(f"{WEIGHTS}: {error}") from None
 
 
-def check_loaded_weights(found: dict[str, Any]) -> None:
-    """Refuse an encoder of which a weight would stay random, but for those that `plain` takes away or that are none."""
-    missing = [name for name in found["missing_keys"] if not OPTIONAL_WEIGHTS_PATTERN.search(name)]
-    wrong = sorted([*missing, *(each[0] for each in found["mismatched_keys"])])
-    if wrong:
-        raise ValueError(f"its weights do not fit its {CONFIG}: {wrong[0]} is missing or of another shape")
+def check_loaded_weights(loading_info: dict[str, Any]) -> None:
+    """Raise a ValueError if a required weight is missing or has another shape, so that it would be random."""
+    missing = [name for name in loading_info["missing_keys"] if not OPTIONAL_WEIGHTS_PATTERN.search(name)]
+    invalid = sorted([*missing, *(name for name, *_ in loading_info["mismatched_keys"])])
+    if invalid:
+        raise ValueError(f"its weights do not match its {CONFIG}: {invalid[0]} is missing or has another shape")
 
 
 @torch.no_grad()
 def check_forward(model: Any) -> None:
-    """A first text shows what neither configuration nor names of weights can."""
+    """Encode a short text, and raise a ValueError if the states have a wrong shape or are not finite."""
     ids, mask = torch.tensor([[0, 1], [1, 0]]), torch.tensor([[1, 1], [1, 0]])
     states = model(input_ids=ids, attention_mask=mask).last_hidden_state
     if states.shape != (2, 2, model.config.hidden_size) or not states.isfinite().all():
-        raise ValueError("its states of a text are no numbers")
+        raise ValueError("its states have a wrong shape or are not finite")
 
 
 def prepare_encoder(model: Any) -> Any:
+    """Remove the pooler and XLNet's memory, and fuse the attention of MPNet."""
     padding, n = model.config.pad_token_id or 0, len(model.get_input_embeddings().weight)
     if not 0 <= padding < n:
-        raise ValueError(f"it pads with subword {padding}, of {n}")
+        raise ValueError(f"its padding id {padding} is not below its {n} subwords")
     if getattr(model, "pooler", None) is not None:
-        model.pooler = None  # it would read the first state alone, for a task that is not ours
+        model.pooler = None  # not used
     if model.config.model_type == XLNET:
-        model.config.use_mems_eval = model.config.use_mems_train = False  # documents do not continue one another
+        model.config.use_mems_eval = model.config.use_mems_train = False  # documents are independent
     if model.config.model_type == MPNET:
         from xmtc.features.encoders.mpnet import fuse_attention
 
@@ -117,12 +117,12 @@ def prepare_encoder(model: Any) -> Any:
 
 
 def dump_config(model: Any) -> str:
-    """All that rebuilds the encoder without weights, and nothing of where it came from."""
+    """Return the configuration as JSON, without the origin of the encoder."""
     return json.dumps(strip_config(model.config.to_dict()), sort_keys=True)
 
 
 def choose_pooling(source: str, model: Any) -> str:
-    """The last state of XLNet; the mean where a folder of sentence-transformers says so; else the first."""
+    """Return the pooling: last for XLNet, mean if a sentence-transformers folder declares it, else first."""
     if model.config.model_type == XLNET:
         return LAST_POOLING
     pooling = read_json_file(source, POOLING) if (Path(source) / POOLING).is_file() else {}
@@ -130,7 +130,7 @@ def choose_pooling(source: str, model: Any) -> str:
 
 
 def enable_gradient_checkpointing(model: Any) -> None:
-    """Compute states anew in the backward pass instead of keeping them."""
+    """Recompute states in the backward pass instead of storing them."""
     kind = model.config.model_type
     if kind == MPNET:
         model.has_gradient_checkpointing = True
@@ -138,14 +138,14 @@ def enable_gradient_checkpointing(model: Any) -> None:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     else:
         raise XmtcError(
-            f"Encoders of type {kind} cannot compute states twice; set gradient_checkpointing=false "
+            f"Encoders of type {kind} do not support gradient checkpointing; set gradient_checkpointing=false "
             "(accumulation_steps=2 saves memory, too)."
         )
 
 
 @contextmanager
 def silence_transformers() -> Iterator[None]:
-    """Without the notes and bars of transformers, which speak of layers that nobody asked for."""
+    """Suppress log messages and progress bars of transformers."""
     from transformers.utils import logging
 
     verbosity, shows_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -1,9 +1,9 @@
-"""Tokenizers of other people, opened with care. The library `tokenizers` trusts what it reads: a damaged part makes it
-panic, which no `except Exception` catches, or abort for want of memory, which nothing catches.
+"""Safe loading of untrusted tokenizers.
 
-So a tokenizer is looked at first: its parts must be of kinds that are known here, its numbers of a size that can be
-meant, and a map of characters must lead nowhere outside of itself. What cannot be looked at, such as regular
-expressions, is tried once in a process of its own; that it went well is remembered in the user's cache, by checksum."""
+The library `tokenizers` trusts its input: a damaged tokenizer causes a panic, which is not an Exception, or an abort
+for lack of memory. So a tokenizer is validated first: its parts must have known types, its numbers plausible sizes, and
+a map of characters must not point outside itself. Parts that cannot be validated, such as regular expressions, are
+tried once in a child process; successes are stored in the user's cache by checksum."""
 
 from __future__ import annotations
 
@@ -41,22 +41,18 @@ PART_TYPES = {
         "WordPiece",
     ),
 }  # fmt: skip
-SEQUENCE_FIELDS = {  # where a sequence of parts has them
+SEQUENCE_FIELDS = {  # field with the elements of a sequence
     "normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "post_processor": "processors",
     "decoder": "decoders",
 }  # fmt: skip
 CHARSMAP = "precompiled_charsmap"
-MAX_NUMBER = 2**31  # of subwords, lengths and whatever else is counted
+MAX_NUMBER = 2**31  # limit of all sizes and counts
 MAX_PART_DEPTH = 20
-LEAF_BIT, OFFSET_BIT, LABEL_MASK, VALUE_MASK = (
-    1 << 8,
-    1 << 9,
-    1 << 31 | 0xFF,
-    (1 << 31) - 1,
-)  # bits of a unit of a double array
-MAX_GROWTH = 100  # times that all replacements of a normalizer together may lengthen a text
+LEAF_BIT, OFFSET_BIT = 1 << 8, 1 << 9  # bits of a unit of a double-array trie
+LABEL_MASK, VALUE_MASK = 1 << 31 | 0xFF, (1 << 31) - 1
+MAX_GROWTH = 100  # maximum factor by which a normalizer may lengthen a text
 TRIAL_SECONDS = 120.0
-TRIAL_MEMORY_BYTES = 4 * GIB  # and 50 times the size of the tokenizer
+TRIAL_MEMORY_BYTES = 4 * GIB  # plus 50 times the size of the tokenizer
 TRIAL_TEXTS = [
     "", " ", "a", "The quick brown fox, 42 times!", "\tline\r\nline\u2028", "Stra\u00dfe \u00c5ngstr\u00f6m e\u0301",
     "\u6570\u5b57 \u304b\u306a \ud55c\uae00", "\U0001f469\u200d\U0001f4bb \u200b\ufeff", "ab " * 2000, "x" * 3000,
@@ -65,8 +61,8 @@ TRIAL_TEXTS = [
 
 
 def load_tokenizer(content: bytes) -> Any:
-    """A tokenizer of `tokenizers`, from its JSON; ValueError with a phrase where it is none, or would do harm."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # texts are shared out among the run's threads
+    """Return the tokenizer of a JSON document; raise a ValueError if it is invalid or unsafe."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the threads of the run are used instead
     from tokenizers import Tokenizer
 
     check_tokenizer(content)
@@ -79,7 +75,7 @@ def load_tokenizer(content: bytes) -> Any:
 
 @contextmanager
 def catch_panics() -> Iterator[None]:
-    """What `tokenizers` raises becomes a ValueError: its exceptions have no name of their own."""
+    """Convert errors and panics of `tokenizers` to a ValueError."""
     try:
         yield
     except BaseException as error:
@@ -90,31 +86,31 @@ def catch_panics() -> Iterator[None]:
 
 @contextmanager
 def reraise_encoding_errors() -> Iterator[None]:
-    """The same of a tokenizer that has been looked at and tried, and fails at a text all the same."""
+    """Convert errors and panics of `tokenizers` for a text to an XmtcError."""
     try:
         with catch_panics():
             yield
     except ValueError as error:
-        raise XmtcError(f"A text cannot be cut into subwords: {error}; train with another encoder.") from None
+        raise XmtcError(f"A text cannot be split into subwords: {error}; train with another encoder.") from None
 
 
 def check_tokenizer(content: bytes) -> None:
-    """Refuse, with a phrase, what `tokenizers` must not see."""
+    """Raise a ValueError if the JSON of a tokenizer is invalid or unsafe."""
     try:
-        said = json.loads(content.decode())
+        description = json.loads(content.decode())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"its tokenizer is no JSON ({first_sentence(error)})") from None
-    if not isinstance(said, dict) or not isinstance(said.get("model"), dict):
+        raise ValueError(f"its tokenizer is not valid JSON ({first_sentence(error)})") from None
+    if not isinstance(description, dict) or not isinstance(description.get("model"), dict):
         raise ValueError("its tokenizer has no model of subwords")
-    kind = said["model"].get("type")
-    if kind is not None and kind not in MODEL_TYPES:  # files of old versions do not say
-        raise ValueError(f"its tokenizer has a model of an unknown kind, {kind!r}")
+    kind = description["model"].get("type")
+    if kind is not None and kind not in MODEL_TYPES:  # old files have no type
+        raise ValueError(f"its tokenizer has a model of an unknown type, {kind!r}")
     for place in PART_TYPES:
-        check_part(said.get(place), place)
-    if compute_growth(said.get("normalizer")) > MAX_GROWTH:
-        raise ValueError("its tokenizer makes texts many times as long")
-    check_magnitudes({name: value for name, value in said.items() if name != "model"})
-    check_magnitudes({name: value for name, value in said["model"].items() if name not in ("vocab", "merges")})
+        check_part(description.get(place), place)
+    if compute_growth(description.get("normalizer")) > MAX_GROWTH:
+        raise ValueError(f"its tokenizer may lengthen texts by a factor above {MAX_GROWTH}")
+    check_magnitudes({name: value for name, value in description.items() if name != "model"})
+    check_magnitudes({name: value for name, value in description["model"].items() if name not in ("vocab", "merges")})
 
 
 def check_part(part: Any, place: str, depth: int = 0) -> None:
@@ -122,18 +118,18 @@ def check_part(part: Any, place: str, depth: int = 0) -> None:
         return
     kind = part.get("type") if isinstance(part, dict) else None
     if kind not in PART_TYPES[place] or depth > MAX_PART_DEPTH:
-        raise ValueError(f"its tokenizer has a {place} of an unknown kind, {kind!r}")
+        raise ValueError(f"its tokenizer has a {place} of an unknown type, {kind!r}")
     if kind == "Precompiled":
         check_charsmap(part.get(CHARSMAP))
     inner = part.get(SEQUENCE_FIELDS[place]) if kind == "Sequence" else []
     if not isinstance(inner, list):
-        raise ValueError(f"its tokenizer has a {place} that is no sequence")
-    for each in inner:
-        check_part(each, place, depth + 1)
+        raise ValueError(f"its tokenizer has a {place} that is not a sequence")
+    for element in inner:
+        check_part(element, place, depth + 1)
 
 
 def compute_growth(normalizer: Any) -> float:
-    """Return how many times as long the replacements of a normalizer can make a text."""
+    """Return the maximum factor by which the replacements of a normalizer lengthen a text."""
     if normalizer is None:
         return 1.0
     if normalizer["type"] == "Sequence":
@@ -146,67 +142,69 @@ def compute_growth(normalizer: Any) -> float:
 
 
 def check_magnitudes(value: Any) -> None:
-    """Lengths and counts beyond all measure would be made room for."""
+    """Raise a ValueError for implausible numbers, for which `tokenizers` would allocate memory."""
     if isinstance(value, (dict, list)):
-        for each in value.values() if isinstance(value, dict) else value:
-            check_magnitudes(each)
-    elif isinstance(value, (int, float)) and not abs(value) < MAX_NUMBER:  # nan, too
-        raise ValueError(f"its tokenizer has a number that cannot be meant, {value}")
+        for element in value.values() if isinstance(value, dict) else value:
+            check_magnitudes(element)
+    elif isinstance(value, (int, float)) and not abs(value) < MAX_NUMBER:  # also rejects NaN
+        raise ValueError(f"its tokenizer has a number out of range, {value}")
 
 
 def check_charsmap(encoded: Any) -> None:
-    """SentencePiece's map of characters: the size of a double array, the array, and the texts that its values point
-    into. A search must neither leave the array nor point outside of the texts, or into the middle of a character."""
+    """Raise a ValueError if SentencePiece's map of characters is damaged.
+
+    It has the size of a double-array trie, the array, and the texts to which its values point. A search must not leave
+    the array, and a value must be the beginning of a character of the texts."""
     try:
         content = base64.b64decode(encoded, validate=True)
         size = int.from_bytes(content[:4], "little")
         units, texts = np.frombuffer(content[4 : 4 + size], "<u4").astype(np.int64), content[4 + size :]
         texts.decode()
-        fits = 4 * len(units) == size > 0 and is_valid_double_array(units, np.frombuffer(texts, np.uint8))
+        is_valid = 4 * len(units) == size > 0 and is_valid_double_array(units, np.frombuffer(texts, np.uint8))
     except (ValueError, TypeError, binascii.Error):
-        fits = False
-    if not fits:
+        is_valid = False
+    if not is_valid:
         raise ValueError("the map of characters of its tokenizer is damaged")
 
 
 def is_valid_double_array(units: np.ndarray, texts: np.ndarray) -> bool:
-    """From the first unit on, each byte of a text leads from a unit's base to another unit, if that bears its label."""
+    """Return True if no search leaves the array. A byte leads from a unit's base to the unit with this label."""
     places, label = np.arange(len(units)), units & LABEL_MASK
     base = places ^ (units >> 10 << ((units & OFFSET_BIT) >> 6))
-    above = np.where((label >= 1) & (label <= 0xFF), places ^ (label & 0xFF), -1)  # the base that leads here
+    above = np.where((label >= 1) & (label <= 0xFF), places ^ (label & 0xFF), -1)  # base from which the unit is reached
     reached, is_base = places == 0, np.zeros(len(units) + 1, bool)
     while True:
         if ((base[reached] | 0xFF) >= len(units)).any():
             return False
         is_base[base[reached]] = True
-        found = reached | is_base[np.where(above < len(units), above, -1)]
-        if (found == reached).all():
+        newly_reached = reached | is_base[np.where(above < len(units), above, -1)]
+        if (newly_reached == reached).all():
             break
-        reached = found
+        reached = newly_reached
     is_leaf = reached & (units & LEAF_BIT != 0) & (places > 0)
     values = units[base[is_leaf]] & VALUE_MASK
     return bool((values < len(texts)).all() and (texts[values] & 0xC0 != 0x80).all())
 
 
 def check_in_child_process(content: bytes) -> None:
-    """Let a child process read texts with the tokenizer, unless it has done so before or the tokenizer is one that xmtc
-    knows. Raise ValueError if that fails."""
+    """Encode texts with the tokenizer in a child process, and raise a ValueError if that fails. Known tokenizers and
+    those that passed before are skipped."""
     name = hashlib.sha256(content).hexdigest()
-    kept = get_cache_folder("tokenizers") / name
-    if any(package.files[TOKENIZER] == name for package in ENCODER_PACKAGES.values()) or kept.exists():
+    marker = get_cache_folder("tokenizers") / name
+    if any(package.files[TOKENIZER] == name for package in ENCODER_PACKAGES.values()) or marker.exists():
         return
     limits = TaskLimits(TRIAL_MEMORY_BYTES + 50 * len(content), TRIAL_SECONDS)
     try:
         deque(CHILD_POOL.run(f"{__name__}:encode_trial_texts", None, content, limits), maxlen=0)
-    except ChildTaskError as problem:
-        raise ValueError(f"its tokenizer fails in a process of its own: {problem}") from None
-    with suppress(OSError):  # it will be tried again
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.touch()
+    except ChildTaskError as error:
+        raise ValueError(f"its tokenizer fails in a child process: {error}") from None
+    with suppress(OSError):  # without the marker, the trial is repeated
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
 
 
 def encode_trial_texts(request: None, content: IO[bytes]) -> Iterator[int]:
-    """Read texts of many kinds with a tokenizer: a task of a child process."""
+    """Encode texts of many scripts with a tokenizer. Runs in a child process."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_str(content.read().decode())
