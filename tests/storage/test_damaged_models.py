@@ -231,12 +231,12 @@ def test_a_calibration_is_looked_at_too(tagger, part, tmp_path):
 @pytest.mark.parametrize(
     ("name", "change", "phrase"),
     [
-        ("model.forest.negative", replaced(0, 1), "arrays of a forest do not fit together"),
-        ("model.forest.items", replaced(0, 10**6), "arrays of a forest do not fit together"),
-        ("model.forest.ends", replaced(1, 10**12), "arrays of a forest do not fit together"),
+        ("model.forest.negative", replaced(0, 1), "nodes of a forest"),
+        ("model.forest.items", replaced(0, 10**6), "items or values of a forest are out of range"),
+        ("model.forest.ends", replaced(1, 10**12), "nodes of a forest"),
         ("model.forest.values", replaced(0, np.nan), "model.forest.values holds nan or infinity"),
-        ("model.labels", replaced(0, 10**6), "centres of its labels do not fit together"),
-        ("model.starts", replaced(1, -1), "centres of its labels do not fit together"),
+        ("model.labels", replaced(0, 10**6), "labels or squares do not fit"),
+        ("model.starts", replaced(1, -1), "starts, labels and centres do not fit together"),
         ("model.squares", lambda squares: squares[:-1], "centres of its labels do not fit together"),
     ],
 )
