@@ -3,14 +3,14 @@
 Paper: Joulin, Grave, Bojanowski, Mikolov: Bag of Tricks for Efficient Text Classification (EACL 2017).
 
 Idea: a document is the mean h of the vectors of its words and hashed word n-grams. A linear layer scores the labels,
-with a hierarchical softmax over a Huffman tree, a full softmax, negative sampling or one-vs-all logistic loss. Where the
-paper gives no detail, the authors' code is followed: each pass samples one label per document, except with one-vs-all,
+with a hierarchical softmax over a Huffman tree, a full softmax, negative sampling or one-vs-all logistic loss. Where
+the paper gives no detail, the authors' code is followed: each pass samples one label per document, except with one-vs-all,
 and the learning rate decreases linearly to 0.
 
 Differs from the authors' code as follows. One thread visits the documents in random order, so that the same seed gives
-the same model; the authors' threads update shared weights without locks (Hogwild). A word that occurs several times in a
-document is looked up once. N-grams that do not occur in training have no vector. There are no character n-grams, because
-a model knows words only by number.
+the same model; the authors' threads update shared weights without locks (Hogwild). A word that occurs several times in
+a document is looked up once. N-grams that do not occur in training have no vector. There are no character n-grams,
+because a model knows words only by number.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ from xmtc.methods.embedding.fasttext_model import (
     compute_term_shares,
     hash_all_word_ngrams,
 )
-
 
 DOCUMENTS_PER_STEP = 1000  # documents per call of a kernel, between two updates of the progress
 CHECKPOINT_SECONDS = 600.0  # time between checkpoints

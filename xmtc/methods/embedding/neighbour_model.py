@@ -1,4 +1,4 @@
-"""Model of SLEEC and AnnexML: linear maps to embeddings, in which the nearest training documents vote for their labels."""
+"""Model of SLEEC and AnnexML: linear maps to embeddings, and votes of the nearest training documents."""
 
 from __future__ import annotations
 
