@@ -28,7 +28,6 @@ from xmtc.methods.lexical.match_classifier import (
     fit_logistic_regression,
     fit_match_classifier,
     mark_correct_matches,
-    select_label_counts,
 )
 from xmtc.pipeline import Pipeline, train
 from xmtc.tagger import Tagger
@@ -198,7 +197,9 @@ def test_evidence_is_learnt_from_the_other_folds():
     assert abs(means[0] - half.mean()) < 0.1
     assert means[1] > 0.9
     assert means[2] < 0.1
-    features = compute_match_features(found, lengths, select_label_counts(evidence.as_label_counts(), found.labels))
+    per_label = (evidence.has, evidence.named, evidence.right, evidence.expected)
+    counts = LabelCounts(evidence.n_docs, *(values[found.labels] for values in per_label))
+    features = compute_match_features(found, lengths, counts)
     np.testing.assert_allclose(scores, apply_logistic(features, evidence.weights))
 
 
@@ -309,7 +310,7 @@ def test_of_announced_labels_no_others_are_given(vocabulary):
 
 def test_a_dataset_without_names_is_refused():
     data = Dataset({"names": tokens_of([[1], [2]])}, csr_array(np.eye(2, dtype=np.float32)))
-    with pytest.raises(XmtcError, match="Found no names of labels"):
+    with pytest.raises(XmtcError, match="has no names of labels"):
         Lexical().fit(data)
 
 

@@ -141,7 +141,7 @@ def method_leaving(model) -> Method:
 def test_what_could_not_be_saved_is_refused_before_the_training(model, said):
     with pytest.raises(XmtcError) as raised:
         Classifier(method_leaving(model)).fit(*TRAIN)
-    assert str(raised.value).startswith("What Leaves trains could not be saved: ")
+    assert str(raised.value).startswith("The model of Leaves cannot be saved: ")
     assert said in str(raised.value)
 
 

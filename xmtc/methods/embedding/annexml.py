@@ -10,9 +10,9 @@ labels.
 
 Differs from the author's code as follows. A document is ranked against the neighbours of the other documents in its
 batch, instead of ten sampled documents, and each pass uses one of its neighbours, instead of all ten. AdaGrad has a
-step size per feature instead of per weight. Votes are weighted by closeness, because equal votes (sharpness=0, as in the
-paper) were worse on held-out documents. Exact search is the default, because within a cluster of 6,000 documents it is
-faster than building a graph. Differs from SLEEC in that clusters are learnt from the graph of label neighbours, and
+step size per feature instead of per weight. Votes are weighted by closeness, because equal votes (sharpness=0, as in
+the paper) were worse on held-out documents. Exact search is the default, because within a cluster of 6,000 documents it
+is faster than building a graph. Differs from SLEEC in that clusters are learnt from the graph of label neighbours, and
 embeddings preserve an order instead of inner products.
 """
 

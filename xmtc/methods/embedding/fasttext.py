@@ -4,8 +4,8 @@ Paper: Joulin, Grave, Bojanowski, Mikolov: Bag of Tricks for Efficient Text Clas
 
 Idea: a document is the mean h of the vectors of its words and hashed word n-grams. A linear layer scores the labels,
 with a hierarchical softmax over a Huffman tree, a full softmax, negative sampling or one-vs-all logistic loss. Where
-the paper gives no detail, the authors' code is followed: each pass samples one label per document, except with one-vs-all,
-and the learning rate decreases linearly to 0.
+the paper gives no detail, the authors' code is followed: each pass samples one label per document, except with
+one-vs-all, and the learning rate decreases linearly to 0.
 
 Differs from the authors' code as follows. One thread visits the documents in random order, so that the same seed gives
 the same model; the authors' threads update shared weights without locks (Hogwild). A word that occurs several times in

@@ -3,8 +3,8 @@
 Paper: Aho, Corasick: Efficient String Matching: An Aid to Bibliographic Search (CACM 1975), with words instead of
 characters.
 
-A node of the trie is a prefix of some names. Nodes are numbered by depth, so that failure links lead to smaller numbers.
-One hash table of (node, word) has the children, because a node may be followed by any of a million words.
+A node of the trie is a prefix of some names. Nodes are numbered by depth, so that failure links lead to smaller
+numbers. One hash table of (node, word) has the children, because a node may be followed by any of a million words.
 """
 
 from __future__ import annotations

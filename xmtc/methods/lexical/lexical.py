@@ -1,6 +1,7 @@
 """Lexical: labels whose names occur in the text.
 
-Paper: follows Maui (Medelyan: Human-competitive automatic topic indexing, 2009) and MLLM, its reimplementation in Annif.
+Paper: follows Maui (Medelyan: Human-competitive automatic topic indexing, 2009) and MLLM, its reimplementation in
+Annif.
 
 Idea: find the label names that occur in a text, and estimate the probability of each matched label from features of the
 match. One feature compares how often the label was correct when its name occurred in training with how often that was

@@ -56,9 +56,7 @@ class MatchClassifier(Form):
     def check_sizes(self, n_labels: int) -> None:
         """Raise an error if arrays have the wrong length, or counts contradict each other."""
         if len(self.weights) != N_FEATURES + 1:
-            raise ValueError(
-                f"weights of the match classifier has {len(self.weights)} values; expected {N_FEATURES + 1}"
-            )
+            raise ValueError(f"weights has {len(self.weights)} values; expected {N_FEATURES + 1}")
         if not 1 <= self.n_docs <= MAX_TRAINING_DOCUMENTS:
             raise ValueError(f"n_docs is {self.n_docs}; expected a number from 1 to {MAX_TRAINING_DOCUMENTS}")
         for name in ("has", "named", "right", "expected"):

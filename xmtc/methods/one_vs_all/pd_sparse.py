@@ -4,9 +4,9 @@ Paper: Yen, Huang, Zhong, Ravikumar, Dhillon: PD-Sparse - A Primal and Dual Spar
 Multilabel Classification (ICML 2016).
 
 Idea: the separation ranking loss asks that a document's positive labels score at least 1 above all negative labels; it
-depends only on the worst positive and the best negative label. With an L1 penalty λ‖W‖₁ both the weights W and the dual variables
-α are sparse, and a block-coordinate Frank-Wolfe algorithm only visits the non-zero ones. There is no bias. The best
-state, and the number of final passes without the penalty, are chosen by P@1 on held-out documents. Scores are
+depends only on the worst positive and the best negative label. With an L1 penalty λ‖W‖₁ both the weights W and the dual
+variables α are sparse, and a block-coordinate Frank-Wolfe algorithm only visits the non-zero ones. There is no bias.
+The best state, and the number of final passes without the penalty, are chosen by P@1 on held-out documents. Scores are
 σ(margin); only their order has a meaning.
 
 Differs from the authors' code as follows. The search for violating labels uses weights from up to 128 documents ago, so
