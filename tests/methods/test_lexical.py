@@ -23,6 +23,7 @@ from xmtc.methods.lexical.automaton import MAX_LABELS_PER_NAME, AhoCorasickAutom
 from xmtc.methods.lexical.lexical import Lexical, expand_name
 from xmtc.methods.lexical.match_classifier import (
     N_FOLDS,
+    LabelCounts,
     apply_logistic,
     compute_match_features,
     fit_logistic_regression,
