@@ -319,7 +319,7 @@ def test_what_no_memory_holds_is_refused_before_the_training(monkeypatch):
 def test_features_too_large_are_refused():
     large = Dataset.from_matrix(np.full((3, 2), 1e12), np.eye(3))
     for method in (SLEEC(), AnnexML()):
-        with pytest.raises(XmtcError, match=r"X has values of up to 1e[+]12, too large"):
+        with pytest.raises(XmtcError, match=r"X has values of up to 1e[+]12, which is too large"):
             method.fit(large, run=ONE)
 
 

@@ -135,19 +135,19 @@ def test_an_automaton_without_names_finds_nothing():
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "says"),
+    ("field", "value", "message"),
     [
-        ("fail", [0, 0, 0, 3, 0], "circle"),
-        ("ends", [0, 0, 2, 9, 4], "no name"),
-        ("labels", [0, 1, 7], "not there"),
-        ("depths", [0, 1, 1, 9, 2], "longer"),
-        ("offsets", [0, 0, 0, 1, 2, 9], "not those"),
+        ("fail", [0, 0, 0, 3, 0], "does not lead to an earlier node"),
+        ("ends", [0, 0, 2, 9, 4], "ends has a link to a later node"),
+        ("labels", [0, 1, 7], "labels of the names are out of range"),
+        ("depths", [0, 1, 1, 9, 2], "depths of a child"),
+        ("offsets", [0, 0, 0, 1, 2, 9], "offsets does not ascend"),
     ],
 )
-def test_a_damaged_automaton_is_refused(field, value, says):
+def test_a_damaged_automaton_is_refused(field, value, message):
     automaton = AhoCorasickAutomaton.from_names(names_of([[1, 2], [2], [2, 3]], [0, 1, 2]))
     damaged = replace(automaton, **{field: np.array(value, getattr(automaton, field).dtype)})
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         damaged.check_sizes(3)
 
 

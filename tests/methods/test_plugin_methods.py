@@ -151,7 +151,7 @@ def test_a_method_inside_a_function_cannot_be_found_again():
         def fit(self, data, valid=None, run=None):
             raise AssertionError("nothing is trained")
 
-    with pytest.raises(XmtcError, match="Inner is defined inside a function, where a saved model could not find it"):
+    with pytest.raises(XmtcError, match="Inner is defined inside a function, so a saved model cannot be loaded"):
         Classifier(Inner()).fit(*TRAIN)
 
 
