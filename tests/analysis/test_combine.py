@@ -97,7 +97,7 @@ def test_with_other_documents_scores_become_probabilities():
     [
         ("numbers", None, "numbers does not have one distinct number"),
         ("names.mapping", {"tfidf": "tfidf", "words": "tfidf"}, "names does not have the views"),
-        ("views.mapping", {"tfidf-2": 7}, "views do not have the sizes"),
+        ("views.mapping", {"tfidf-2": 7}, "n_labels or views of models.1 differ"),
     ],
 )
 def test_damage_is_found(path, value, phrase, tmp_path):
