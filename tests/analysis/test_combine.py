@@ -95,9 +95,9 @@ def test_with_other_documents_scores_become_probabilities():
 @pytest.mark.parametrize(
     ("path", "value", "phrase"),
     [
-        ("numbers", None, "are not those of its model"),
-        ("names.mapping", {"tfidf": "tfidf", "words": "tfidf"}, "its views are not those of its model"),
-        ("views.mapping", {"tfidf-2": 7}, "not for the same labels and views"),
+        ("numbers", None, "numbers does not have one distinct number"),
+        ("names.mapping", {"tfidf": "tfidf", "words": "tfidf"}, "names does not have the views"),
+        ("views.mapping", {"tfidf-2": 7}, "n_labels or views of models.1 differ"),
     ],
 )
 def test_damage_is_found(path, value, phrase, tmp_path):

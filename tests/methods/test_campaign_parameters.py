@@ -1,4 +1,4 @@
-"""A bounded part of the campaign of parameters; `python -m tests.campaigns.parameters --minutes 60` tries them all."""
+"""A bounded part of the parameter campaign; `python -m tests.campaigns.parameters --minutes 60` runs all of it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,28 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])}
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="every case is a process of its own, which needs fork")
+def run_python(arguments: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
+    """Run Python in a new process, because a fork of one with threads may hang."""
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=timeout
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="every case runs in a forked process")
 def test_parameters_at_their_extremes():
-    """In a process that has no threads yet: what a test before has started would not survive a fork."""
-    words = ["-m", "tests.campaigns.parameters", "--seed", "0", "--cases", "40", "--minutes", "5"]
-    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=500)
+    arguments = ["-m", "tests.campaigns.parameters", "--seed", "0", "--cases", "40", "--minutes", "5"]
+    done = run_python(arguments, timeout=500)
     assert "40 of " in done.stdout, done.stdout + done.stderr
     assert "0 findings" in done.stdout, done.stdout
     assert done.returncode == 0
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="every case is a process of its own, which needs fork")
-def test_the_campaign_finds_what_is_wrong():
-    """Another exception, memory, time, a process that dies: each is a finding."""
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="every case runs in a forked process")
+def test_the_campaign_reports_failures():
+    """An unexpected exception, too much memory, a timeout and a crash are findings."""
     code = """
 import os, time
 from tests.campaigns import parameters
@@ -33,7 +40,7 @@ for work in (lambda *_: 1 / 0, lambda *_: bytearray(2**40), lambda *_: time.slee
     parameters.run_case = work
     print(apart(Case("parabel", "C", 1.0, "texts"), seconds=2))
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = run_python(["-c", code], timeout=120)
     first, second, third, fourth = done.stdout.splitlines()
     assert first.startswith("ZeroDivisionError: division by zero")
     assert second.startswith("MemoryError")

@@ -268,23 +268,23 @@ def test_more_clusters_than_documents_and_no_common_labels():
 @pytest.mark.parametrize("method", [SLEEC, AnnexML])
 def test_a_training_goes_on_from_the_learners_that_are_finished(method, tmp_path, monkeypatch):
     recipe = method(n_learners=3, n_clusters=2, dimension=6)
-    whole, learn, calls = recipe.fit(data(), run=ONE), method.learn, []
+    uninterrupted, learn_projection, calls = recipe.fit(data(), run=ONE), method.learn_projection, []
 
-    def stopped(self, *given):
+    def interrupt_fourth_call(self, *arguments):
         calls.append(1)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        return learn(self, *given)
+        return learn_projection(self, *arguments)
 
     run = Run(threads=1, checkpoint=tmp_path / "kept")
-    monkeypatch.setattr(method, "learn", stopped)
+    monkeypatch.setattr(method, "learn_projection", interrupt_fourth_call)
     with pytest.raises(KeyboardInterrupt):
         recipe.fit(data(), run=run)
     run.checkpoint.release()
     kept = len(list((tmp_path / "kept").glob("learner-*.npz")))
     assert 1 <= kept < 3
     calls[:] = [1] * 10
-    assert is_equal(recipe.fit(data(), run=run), whole)
+    assert is_equal(recipe.fit(data(), run=run), uninterrupted)
     assert len(calls) == 10 + 2 * (3 - kept)
 
 
@@ -319,7 +319,7 @@ def test_what_no_memory_holds_is_refused_before_the_training(monkeypatch):
 def test_features_too_large_are_refused():
     large = Dataset.from_matrix(np.full((3, 2), 1e12), np.eye(3))
     for method in (SLEEC(), AnnexML()):
-        with pytest.raises(XmtcError, match=r"X has values of up to 1e[+]12, too large"):
+        with pytest.raises(XmtcError, match=r"X has values of up to 1e[+]12, which is too large"):
             method.fit(large, run=ONE)
 
 

@@ -243,7 +243,7 @@ def test_strange_numbers_of_labels_are_refused(trained, k):
     with pytest.raises(XmtcError, match=r"k=.* (asks for no labels|is no number of labels); expected"):
         trained.rank(["word"], k)
     with pytest.raises(XmtcError, match="expected"):
-        trained.tagger_.model.predict(trained.tagger_.read([]), k)
+        trained.tagger_.model.predict(trained.tagger_.transform([]), k)
 
 
 def test_more_labels_than_there_are(trained):

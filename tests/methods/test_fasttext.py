@@ -247,7 +247,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_bytes(loss, tmp_path, mo
 
 
 def test_a_training_that_diverges_says_so():
-    with pytest.raises(XmtcError, match="diverged: vectors have grown beyond all use; try a lower rate than 1000"):
+    with pytest.raises(XmtcError, match=r"diverged with rate=1000: .*; lower the rate"):
         FastText(rate=1000.0, epochs=50, loss="softmax").fit(DATA, run=ONE)
 
 
@@ -279,5 +279,5 @@ def test_damaged_models_are_refused():
         replace(tree, children=np.array([[1, 2], [3, 5], [4, 6], [0, 4]], np.int32)),
         replace(tree, children=tree.children - 1),
     ):
-        with pytest.raises(ValueError, match="it"):
+        with pytest.raises(ValueError, match=r"expected|do not fit|children has"):
             wrong.check()

@@ -23,12 +23,12 @@ from xmtc.methods.lexical.automaton import MAX_LABELS_PER_NAME, AhoCorasickAutom
 from xmtc.methods.lexical.lexical import Lexical, expand_name
 from xmtc.methods.lexical.match_classifier import (
     N_FOLDS,
+    LabelCounts,
     apply_logistic,
     compute_match_features,
     fit_logistic_regression,
     fit_match_classifier,
     mark_correct_matches,
-    select_label_counts,
 )
 from xmtc.pipeline import Pipeline, train
 from xmtc.tagger import Tagger
@@ -135,19 +135,19 @@ def test_an_automaton_without_names_finds_nothing():
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "says"),
+    ("field", "value", "message"),
     [
-        ("fail", [0, 0, 0, 3, 0], "circle"),
-        ("ends", [0, 0, 2, 9, 4], "no name"),
-        ("labels", [0, 1, 7], "not there"),
-        ("depths", [0, 1, 1, 9, 2], "longer"),
-        ("offsets", [0, 0, 0, 1, 2, 9], "not those"),
+        ("fail", [0, 0, 0, 3, 0], "does not lead to an earlier node"),
+        ("ends", [0, 0, 2, 9, 4], "ends has a link to a later node"),
+        ("labels", [0, 1, 7], "labels of the names are out of range"),
+        ("depths", [0, 1, 1, 9, 2], "depths of a child"),
+        ("offsets", [0, 0, 0, 1, 2, 9], "offsets does not ascend"),
     ],
 )
-def test_a_damaged_automaton_is_refused(field, value, says):
+def test_a_damaged_automaton_is_refused(field, value, message):
     automaton = AhoCorasickAutomaton.from_names(names_of([[1, 2], [2], [2, 3]], [0, 1, 2]))
     damaged = replace(automaton, **{field: np.array(value, getattr(automaton, field).dtype)})
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         damaged.check_sizes(3)
 
 
@@ -198,7 +198,9 @@ def test_evidence_is_learnt_from_the_other_folds():
     assert abs(means[0] - half.mean()) < 0.1
     assert means[1] > 0.9
     assert means[2] < 0.1
-    features = compute_match_features(found, lengths, select_label_counts(evidence.as_label_counts(), found.labels))
+    per_label = (evidence.has, evidence.named, evidence.right, evidence.expected)
+    counts = LabelCounts(evidence.n_docs, *(values[found.labels] for values in per_label))
+    features = compute_match_features(found, lengths, counts)
     np.testing.assert_allclose(scores, apply_logistic(features, evidence.weights))
 
 
@@ -309,7 +311,7 @@ def test_of_announced_labels_no_others_are_given(vocabulary):
 
 def test_a_dataset_without_names_is_refused():
     data = Dataset({"names": tokens_of([[1], [2]])}, csr_array(np.eye(2, dtype=np.float32)))
-    with pytest.raises(XmtcError, match="Found no names of labels"):
+    with pytest.raises(XmtcError, match="has no names of labels"):
         Lexical().fit(data)
 
 

@@ -141,7 +141,7 @@ def method_leaving(model) -> Method:
 def test_what_could_not_be_saved_is_refused_before_the_training(model, said):
     with pytest.raises(XmtcError) as raised:
         Classifier(method_leaving(model)).fit(*TRAIN)
-    assert str(raised.value).startswith("What Leaves trains could not be saved: ")
+    assert str(raised.value).startswith("The model of Leaves cannot be saved: ")
     assert said in str(raised.value)
 
 
@@ -151,7 +151,7 @@ def test_a_method_inside_a_function_cannot_be_found_again():
         def fit(self, data, valid=None, run=None):
             raise AssertionError("nothing is trained")
 
-    with pytest.raises(XmtcError, match="Inner is defined inside a function, where a saved model could not find it"):
+    with pytest.raises(XmtcError, match="Inner is defined inside a function, so a saved model cannot be loaded"):
         Classifier(Inner()).fit(*TRAIN)
 
 

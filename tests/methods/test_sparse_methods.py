@@ -399,11 +399,11 @@ def test_pd_sparse_goes_on_from_a_checkpoint(tmp_path):
         return genuine(self, score)
 
     genuine = pd_sparse.PDSparseState.update_best
-    with patch.object(pd_sparse.PDSparseState, "judge", stops), pytest.raises(KeyboardInterrupt):
+    with patch.object(pd_sparse.PDSparseState, "update_best", stops), pytest.raises(KeyboardInterrupt):
         Classifier("pd_sparse", **method).fit(TEXTS, TAGS, run=Run(threads=1, checkpoint=tmp_path / "kept"))
     resumed = Run(threads=2, checkpoint=tmp_path / "kept")
     resumed.checkpoint.release()
-    with patch.object(pd_sparse.PDSparseState, "judge", autospec=True, side_effect=genuine) as judged:
+    with patch.object(pd_sparse.PDSparseState, "update_best", autospec=True, side_effect=genuine) as judged:
         Classifier("pd_sparse", **method).fit(TEXTS, TAGS, run=resumed).save(tmp_path / "resumed")
     assert judged.call_count == 12 * PASS_PARTS - pd_sparse.CHECKPOINT_INTERVAL_PARTS
     assert filecmp.cmp(tmp_path / "whole" / "arrays.safetensors", tmp_path / "resumed" / "arrays.safetensors", False)

@@ -1,5 +1,8 @@
-"""Every method by name: `from xmtc.methods import Parabel`, which is imported only then. One line in the table and one
-file are all a new method needs; other packages add theirs through the entry point group `xmtc.methods`."""
+"""Classification methods, imported on first use: `from xmtc.methods import Parabel`.
+
+To add a method, write one file and add one line to the table METHODS. Other packages register their methods through the
+entry point group `xmtc.methods`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from xmtc.core.registry import Registry
 from xmtc.errors import XmtcError
 from xmtc.storage.form import Form, check_form
 
-if TYPE_CHECKING:  # the same methods as in the table, which type checkers cannot read
+if TYPE_CHECKING:  # type checkers cannot read the table METHODS, so its classes are repeated here
     from xmtc.methods.attention.attention_xml import AttentionXML as AttentionXML
     from xmtc.methods.attention.xml_rnn import XMLRNN as XMLRNN
     from xmtc.methods.autoencoder.bce_ae import BCEAE as BCEAE
@@ -61,13 +64,13 @@ METHODS = {
     "consensus": "xmtc.methods.ensemble.consensus:Consensus",
 }
 METHOD_REGISTRY = Registry("method", Method, METHODS, group="xmtc.methods", hint="`xmtc methods`")
-PUBLIC_NAMES = ("METHODS", "as_method", "method_class", "method_name")  # beside the classes of the methods
+PUBLIC_NAMES = ("METHODS", "as_method", "method_class", "method_name")  # in addition to the method classes
 
 
-if not TYPE_CHECKING:  # or any misspelt name would have the type Any
+if not TYPE_CHECKING:  # otherwise type checkers accept misspelt names, with the type Any
 
     def __getattr__(name: str) -> Any:
-        """The class of a method by its own name, imported only now."""
+        """Import and return a method class by its class name."""
         method = None if name.startswith("_") else METHOD_REGISTRY.class_names().get(name)
         if method is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -81,35 +84,98 @@ def __dir__() -> list[str]:
 
 
 def method_class(name: Any) -> type[Method]:
-    """The class of a method by its name, imported only now."""
+    """Import and return the class of a registered method.
+
+    Parameters
+    ----------
+    name : str
+        Name of the method, as in the table METHODS.
+
+    Returns
+    -------
+    type
+        Subclass of Method.
+
+    Raises
+    ------
+    XmtcError
+        If no method has this name.
+
+    Examples
+    --------
+    >>> from xmtc.methods import method_class
+    >>> method_class("parabel").__name__
+    'Parabel'
+    """
     return METHOD_REGISTRY.find(name)
 
 
 def method_name(method: Method) -> str:
-    """The name of a method; of one that no table lists, "module:Class"."""
+    """Return the registered name of a method, or "module:Class" if it is not registered.
+
+    Parameters
+    ----------
+    method : Method
+        Instance of a method class.
+
+    Returns
+    -------
+    str
+        Name of the method.
+
+    Examples
+    --------
+    >>> from xmtc.methods import Parabel, method_name
+    >>> method_name(Parabel())
+    'parabel'
+    """
     return METHOD_REGISTRY.get_name(type(method))
 
 
 def as_method(method: Method | str) -> Method:
-    """A method as it is, or by its name with its defaults."""
+    """Return a method given by name with its default parameters; return a Method unchanged.
+
+    Parameters
+    ----------
+    method : Method or str
+        Method, or the name of one.
+
+    Returns
+    -------
+    Method
+        The method.
+
+    Raises
+    ------
+    XmtcError
+        If no method has this name.
+
+    Examples
+    --------
+    >>> from xmtc.methods import as_method
+    >>> as_method("parabel").n_trees
+    3
+    """
     return method if isinstance(method, Method) else method_class(method)()
 
 
 def model_class(method: Method) -> Any:
-    """The class of model that a method's `fit` is annotated with; None where it does not say."""
+    """Return the model class that a method's `fit` is annotated with, or None if it has no annotation."""
     try:
         return get_type_hints(type(method).fit).get("return")
-    except NameError:  # imported for a type checker alone
+    except NameError:  # the annotation is imported under TYPE_CHECKING only
         return None
 
 
 def check_savable(method: Method) -> None:
-    """Refuse, before the training, a method whose model could not be saved after it."""
+    """Raise an error before training if the method's model could not be saved after it."""
     name, model = type(method).__name__, model_class(method)
     if "<locals>" in type(method).__qualname__:
-        raise XmtcError(f"{name} is defined inside a function, where a saved model could not find it; move it out.")
+        raise XmtcError(
+            f"{name} is defined inside a function, so a saved model cannot be loaded; define it at module level."
+        )
     try:
         if model not in (None, Model, Form):
             check_form(model)
     except ValueError as error:
-        raise XmtcError(f"What {name} trains could not be saved: {error}; change that first.") from None
+        raise XmtcError(f"The model of {name} cannot be saved: {error}; change its fields before training.") from None

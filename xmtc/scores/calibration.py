@@ -30,9 +30,8 @@ from xmtc.methods.ensemble.calibrated_model import (
     select_prediction_rows,
     strip_calibration,
 )
-from xmtc.methods.ensemble.consensus import Consensus
-from xmtc.methods.ensemble.ensemble import Ensemble
 from xmtc.methods.ensemble.holdout_model import HOLDOUT_RUN_NAME, fit_with_holdout_model
+from xmtc.methods.ensemble.members import CombinedMethod
 from xmtc.methods.ensemble.model import MIN_MEMBER_LABELS
 from xmtc.tagger import Tagger
 
@@ -147,7 +146,7 @@ def count_trainings(method: Method, n_docs: int) -> int:
     n_rows = count_held_out_rows(n_docs)
     if method.has_own_calibration or n_rows < MIN_CALIBRATION_DOCUMENTS:
         return 1
-    if isinstance(method, Consensus | Ensemble):
+    if isinstance(method, CombinedMethod):
         return 2
     has_own_rows = type(method).select_held_out_rows is not Method.select_held_out_rows
     return 1 if has_own_rows or n_rows <= MAX_SINGLE_TRAINING_FRACTION * n_docs else 2

@@ -1,8 +1,9 @@
-"""fastText's steps of stochastic gradient descent, one document after the other: the order is part of the answer.
+"""Compiled stochastic gradient descent of fastText, sequential because the order of documents changes the result.
 
-A document is a row of a sparse matrix X: its words and n-grams, each with its share of all. So the mean of their
-vectors is h = Σ x V, and a word that occurs five times is looked up once. Numbers of a vector, or labels, lie side by
-side in every inner loop, so that they are computed several at a time without any sum being reordered."""
+A document is a row of a sparse matrix X with the share of each of its words and n-grams, so the mean of their vectors
+is h = Σ x V, and a word that occurs five times is looked up once. Inner loops run over contiguous components or labels,
+which the compiler vectorises without reordering a sum.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +11,16 @@ import numpy as np
 
 from xmtc.core.numba_support import fast_kernel
 
-PARTIAL_SUMS = 16  # partial sums of the gradient, side by side
-MAX_ABS_SCORE = np.float32(30)  # score that a probability is computed of
-DIVERGED_LOSS = -1.0  # in place of a loss: vectors have grown beyond all use
-MAX_SQUARED_NORM = 1e12  # the square of a document's length, from which on they have
-MIN_PROBABILITY = 1e-7  # what a probability that a loss takes the logarithm of is at least
+PARTIAL_SUMS = 16  # number of partial sums of the gradient, for vector instructions
+MAX_ABS_SCORE = np.float32(30)  # scores are clipped to this before the sigmoid
+DIVERGED_LOSS = -1.0  # returned instead of a loss if the training diverged
+MAX_SQUARED_NORM = 1e12  # squared norm of a document's vector above which the training diverged
+MIN_PROBABILITY = 1e-7  # probabilities are clipped to this before the logarithm
 
 
 @fast_kernel
 def compute_mean_vector(indptr, indices, values, doc, vectors, h):
-    """h = Σ x V of a document; the square of its length."""
+    """Write h = Σ x V of a document, and return its squared norm."""
     for j in range(len(h)):
         h[j] = 0
     for i in range(indptr[doc], indptr[doc + 1]):
@@ -34,7 +35,7 @@ def compute_mean_vector(indptr, indices, values, doc, vectors, h):
 
 @fast_kernel
 def update_vectors(indptr, indices, values, doc, gradient, vectors):
-    """V += x · gradient of every word and n-gram of a document."""
+    """Add x · gradient to the vector of every word and n-gram of a document."""
     for i in range(indptr[doc], indptr[doc + 1]):
         row, x = indices[i], values[i]
         for j in range(len(gradient)):
@@ -43,7 +44,7 @@ def update_vectors(indptr, indices, values, doc, gradient, vectors):
 
 @fast_kernel
 def compute_scores(h, outputs, scores):
-    """h · W of all labels, or nodes."""
+    """Write the scores h · W of all labels or nodes."""
     for label in range(len(scores)):
         scores[label] = 0
     for j in range(len(h)):
@@ -54,7 +55,7 @@ def compute_scores(h, outputs, scores):
 
 @fast_kernel
 def sigmoid(score):
-    """1 / (1 + e⁻ˢ), of scores that are not so large that it would be 0 or 1."""
+    """Return 1 / (1 + exp(−score)) of a clipped score, which is never 0 or 1."""
     return np.float32(1) / (np.float32(1) + np.exp(-min(max(score, -MAX_ABS_SCORE), MAX_ABS_SCORE)))
 
 
@@ -73,14 +74,17 @@ def apply_softmax(scores):
     for label in range(len(scores)):
         scores[label] = np.exp(scores[label] - largest)
         total += scores[label]
-    share = np.float32(1) / max(total, np.float32(MIN_PROBABILITY))  # which is at least 1, where scores are numbers
+    factor = np.float32(1) / max(total, np.float32(MIN_PROBABILITY))  # the total is at least 1 unless scores are nan
     for label in range(len(scores)):
-        scores[label] *= share
+        scores[label] *= factor
 
 
 @fast_kernel
 def compute_one_vs_all_loss(scores, positives):
-    """Of probabilities: −Σ log p of labels − Σ log (1 − p) of the others, with few logarithms."""
+    """Return −Σ log p over positive labels − Σ log(1 − p) over the others.
+
+    Logarithms are slow, so factors are multiplied before one logarithm is taken.
+    """
     loss, product = 0.0, 1.0
     for label in range(len(scores)):
         product *= max(1.0 - scores[label], MIN_PROBABILITY)
@@ -96,7 +100,7 @@ def compute_one_vs_all_loss(scores, positives):
 
 @fast_kernel
 def update_outputs(h, errors, outputs, lanes, gradient):
-    """gradient = W · errors, W += h · errors. Outputs are (d, n) with n a multiple of LANES."""
+    """Write gradient = W · errors and add h · errors to W, shape (dimension, n), n a multiple of PARTIAL_SUMS."""
     for j in range(len(h)):
         x = h[j]
         for lane in range(PARTIAL_SUMS):
@@ -116,9 +120,10 @@ def update_outputs(h, errors, outputs, lanes, gradient):
 def train_dense_output(
     indptr, indices, values, docs, rates, starts, labels, is_softmax, vectors, outputs, n_labels, scores, work
 ):
-    """Every label takes part in every step. The labels of docs[i] are labels[starts[i]:starts[i + 1]]; with `one`, a
-    single one that is ahead of all others (softmax), else several, each for itself. Returns the sum of the losses,
-    or DIVERGED."""
+    """Train with losses that score every label (softmax, ova); return the sum of the losses, or DIVERGED_LOSS.
+
+    The labels of docs[i] are labels[starts[i]:starts[i + 1]]; softmax has a single label per document.
+    """
     h, gradient, lanes = work
     loss = 0.0
     for i in range(len(docs)):
@@ -135,7 +140,7 @@ def train_dense_output(
         rate = rates[i]
         for label in range(n_labels):
             scores[label] *= -rate
-        for label in range(n_labels, len(scores)):  # which fill up the lanes
+        for label in range(n_labels, len(scores)):  # padding
             scores[label] = 0
         for label in positives:
             scores[label] += rate
@@ -146,9 +151,11 @@ def train_dense_output(
 
 @fast_kernel
 def train_selected_rows(indptr, indices, values, docs, rates, starts, rows, codes, vectors, outputs, work):
-    """Some rows take part in a step: the nodes above a label, or a label and a few others. Those of docs[i] are
-    rows[starts[i]:starts[i + 1]], and codes say which way is right. Outputs are (n, d). Returns the sum of the
-    losses, or DIVERGED."""
+    """Train with losses that score some outputs (hs, ns); return the sum of the losses, or DIVERGED_LOSS.
+
+    The outputs of docs[i] are rows[starts[i]:starts[i + 1]], with the targets in `codes`. `outputs` has the shape
+    (n, dimension).
+    """
     h, gradient, _ = work
     loss = 0.0
     for i in range(len(docs)):
@@ -174,7 +181,7 @@ def train_selected_rows(indptr, indices, values, docs, rates, starts, rows, code
 
 @fast_kernel
 def compute_output_probabilities(indptr, indices, values, begin, vectors, outputs, is_softmax, h, scores):
-    """Probabilities of all labels, or of the right way at all nodes, of the documents from `begin` on."""
+    """Write the probabilities of all labels, or of the second child at all nodes, for documents from `begin` on."""
     for row in range(len(scores)):
         compute_mean_vector(indptr, indices, values, begin + row, vectors, h)
         compute_scores(h, outputs, scores[row])
@@ -185,8 +192,11 @@ def compute_output_probabilities(indptr, indices, values, begin, vectors, output
 
 
 @fast_kernel
-def multiply_tree_probabilities(nodes, children, found, probabilities):
-    """P(label) = Π P(child | node) from the root, which is the last node. Node n has the number n_labels + n."""
+def multiply_tree_probabilities(nodes, children, label_probabilities, probabilities):
+    """Write P(label) = Π P(child | node) along the path from the root, which is the last node.
+
+    Node n has the index n_labels + n in the work array `probabilities`.
+    """
     n_labels = len(children) + 1
     for row in range(len(nodes)):
         probabilities[2 * n_labels - 2] = 1.0
@@ -195,12 +205,12 @@ def multiply_tree_probabilities(nodes, children, found, probabilities):
             probabilities[children[node, 0]] = probabilities[n_labels + node] * (1.0 - p)
             probabilities[children[node, 1]] = probabilities[n_labels + node] * p
         for label in range(n_labels):
-            found[row, label] = probabilities[label]
+            label_probabilities[row, label] = probabilities[label]
 
 
 @fast_kernel
 def select_top_labels(scores, labels, best):
-    """The best labels of every row and their scores, of equal ones the lower number first."""
+    """Write the labels with the highest scores of each row and their scores; ties are broken by label number."""
     k = labels.shape[1]
     for row in range(len(scores)):
         n = 0

@@ -1,5 +1,7 @@
-"""The nearest neighbours of documents: by their labels, to learn from; by their embeddings, to answer with. Both are
-found exactly; the second also approximately, by an index of the library `usearch`."""
+"""Nearest-neighbour search for documents: by labels, for training, and by embeddings, for prediction.
+
+Both searches are exact; embeddings can also be searched approximately with an index of the library usearch.
+"""
 
 from __future__ import annotations
 
@@ -14,35 +16,41 @@ from xmtc.core.sparse import normalise_rows
 from xmtc.errors import as_missing_extra
 from xmtc.linear.search import insert_ranked
 
-NO_NEIGHBOUR = -1  # where fewer neighbours were found
-MAX_DOCUMENTS_PER_LABEL = 5000  # documents of a label that each of them is compared with, at most
-BLOCK_DOCUMENTS = 1024  # compared by one thread at a time
-TILE_EMBEDDINGS = 512  # embeddings that meet all queries while they are near the processor
+NO_NEIGHBOUR = -1  # fills rows with fewer neighbours
+MAX_DOCUMENTS_PER_LABEL = 5000  # documents of a frequent label that each of them is compared with
+BLOCK_DOCUMENTS = 1024  # documents that a thread compares at a time
+TILE_EMBEDDINGS = 512  # embeddings that fit the processor's cache while all queries are compared with them
 
 
 def find_label_neighbours(Y: csr_array, n: int, run: Run) -> np.ndarray:
-    """(n_docs, n) int32: the documents whose sets of labels have the largest cosine with each document's, best first,
-    itself left out; NOBODY where fewer share a label with it."""
-    unit = normalise_rows(Y)
-    holders, n = csc_array(unit), min(n, max(Y.shape[0] - 1, 1))
-    parts = range(0, Y.shape[0], BLOCK_DOCUMENTS)
+    """Return the n documents whose label vectors have the largest cosine with each document's, best first.
 
-    def near(begin: int) -> np.ndarray:
-        found = np.full((min(BLOCK_DOCUMENTS, Y.shape[0] - begin), n), NO_NEIGHBOUR, np.int32)
-        rows, columns = (unit.indptr, unit.indices, unit.data), (holders.indptr, holders.indices, holders.data)
-        room = np.zeros(Y.shape[0], np.float32), np.empty(Y.shape[0], np.int32)
-        search_label_neighbours(begin, *rows, *columns, *room, np.empty(n, np.float32), found)
-        return found
+    The document itself is excluded. A row with fewer neighbours ends with NO_NEIGHBOUR.
+    """
+    unit_rows = normalise_rows(Y)
+    unit_columns, n = csc_array(unit_rows), min(n, max(Y.shape[0] - 1, 1))
+    rows = unit_rows.indptr, unit_rows.indices, unit_rows.data
+    columns = unit_columns.indptr, unit_columns.indices, unit_columns.data
+    blocks = range(0, Y.shape[0], BLOCK_DOCUMENTS)
 
-    return np.vstack(list(run.map(near, parts, "comparing labels", total=len(parts))))
+    def search(begin: int) -> np.ndarray:
+        neighbours = np.full((min(BLOCK_DOCUMENTS, Y.shape[0] - begin), n), NO_NEIGHBOUR, np.int32)
+        work = np.zeros(Y.shape[0], np.float32), np.empty(Y.shape[0], np.int32), np.empty(n, np.float32)
+        search_label_neighbours(begin, *rows, *columns, *work, neighbours)
+        return neighbours
+
+    return np.vstack(list(run.map(search, blocks, "comparing labels", total=len(blocks))))
 
 
 @kernel
 def search_label_neighbours(
     first, indptr, indices, data, holder_ends, holders, holder_data, similarity, seen, similarities, found
 ):
-    """`label_neighbours` of the documents from `first` on. Of those that are equally near, which are many, the next
-    after the document itself come first: so every document is somebody's neighbour. `similarity` begins as zeros."""
+    """Write the label neighbours of the documents from `first` on into `found`; `similarity` is zero.
+
+    Ties are frequent. They are broken in favour of the documents that follow the document itself, so that every
+    document is a neighbour of another.
+    """
     n_docs = len(similarity)
     for i in range(len(found)):
         doc = first + i
@@ -50,7 +58,7 @@ def search_label_neighbours(
         for own in range(indptr[doc], indptr[doc + 1]):
             begin, end = holder_ends[indices[own]], holder_ends[indices[own] + 1]
             size = end - begin
-            at = find_next_document(holders, begin, end, doc)
+            at = begin + np.searchsorted(holders[begin:end], doc, side="right")
             for step in range(min(size, MAX_DOCUMENTS_PER_LABEL)):
                 where = begin + (at - begin + step) % size
                 other = holders[where]
@@ -67,39 +75,32 @@ def search_label_neighbours(
             found[i, s] = (found[i, s] + doc) % n_docs
 
 
-@kernel
-def find_next_document(holders, begin, end, doc):
-    """The first place of holders[begin:end], which ascend, that is after the document."""
-    while begin < end:
-        middle = (begin + end) // 2
-        if holders[middle] > doc:
-            end = middle
-        else:
-            begin = middle + 1
-    return begin
-
-
 def search_exact(
     queries: np.ndarray, columns: np.ndarray, lengths: np.ndarray, members: slice, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k members whose cosine with each query is largest, best first, and the cosines. Members are columns of a
-    matrix, dimension × documents, and queries rows of length 1: sums are added up in one order whatever the batch."""
+    """Return the k members with the largest cosine for each query, best first, and the cosines.
+
+    Members are a slice of the columns of a matrix of shape (dimension, n_docs). Queries have unit length. Sums are
+    added in an order that does not depend on the batch, so results are reproducible.
+    """
     n, size = len(queries), members.stop - members.start
-    found, cosines = np.empty((n, min(k, size)), np.int32), np.empty((n, min(k, size)), np.float32)
-    room = (
+    nearest, cosines = np.empty((n, min(k, size)), np.int32), np.empty((n, min(k, size)), np.float32)
+    work = (
         np.zeros(n, np.int64),
         np.empty(TILE_EMBEDDINGS, np.float32),
         np.empty((len(columns), TILE_EMBEDDINGS), np.float32),
     )
-    scan_tiles(queries, columns, lengths, members.start, members.stop, *room, found, cosines)
-    return found, cosines
+    scan_tiles(queries, columns, lengths, members.start, members.stop, *work, nearest, cosines)
+    return nearest, cosines
 
 
 @fast_kernel
-def scan_tiles(queries, columns, lengths, first, last, counts, room, tile, found, cosines):
-    """`nearest`, written into its last two arguments. A tile of columns is unpacked once and meets all queries while it
-    is near the processor."""
-    dimension, k = len(columns), found.shape[1]
+def scan_tiles(queries, columns, lengths, first, last, counts, products, tile, nearest, cosines):
+    """Write the results of `search_exact` into `nearest` and `cosines`.
+
+    A tile of columns is unpacked once and compared with all queries while it is in the processor's cache.
+    """
+    dimension, k = len(columns), nearest.shape[1]
     for begin in range(first, last, TILE_EMBEDDINGS):
         size = min(TILE_EMBEDDINGS, last - begin)
         for d in range(dimension):
@@ -107,32 +108,32 @@ def scan_tiles(queries, columns, lengths, first, last, counts, room, tile, found
             for j in range(size):
                 row[j] = packed[begin + j]
         for q in range(len(queries)):
-            multiply_tile(queries[q], tile, size, room)
+            multiply_tile(queries[q], tile, size, products)
             for j in range(size):
-                cosine = room[j] / lengths[begin + j]
+                cosine = products[j] / lengths[begin + j]
                 if counts[q] < k or cosine > cosines[q, k - 1]:
-                    counts[q] = insert_ranked(cosine, begin + j, cosines[q], found[q], counts[q])
+                    counts[q] = insert_ranked(cosine, begin + j, cosines[q], nearest[q], counts[q])
 
 
 @fast_kernel
-def multiply_tile(query, tile, size, room):
-    """Of a query with the columns of a tile: four rows at a time, so that sums are fetched a fourth as often."""
-    whole = len(query) - len(query) % 4
+def multiply_tile(query, tile, size, products):
+    """Write the products of a query with the columns of a tile, four rows at a time to save memory accesses."""
+    n_unrolled = len(query) - len(query) % 4
     for j in range(size):
-        room[j] = 0
-    for d in range(0, whole, 4):
+        products[j] = 0
+    for d in range(0, n_unrolled, 4):
         row, second, third, fourth = tile[d], tile[d + 1], tile[d + 2], tile[d + 3]
         a, b, c, e = query[d], query[d + 1], query[d + 2], query[d + 3]
         for j in range(size):
-            room[j] += a * row[j] + b * second[j] + c * third[j] + e * fourth[j]
-    for d in range(whole, len(query)):
+            products[j] += a * row[j] + b * second[j] + c * third[j] + e * fourth[j]
+    for d in range(n_unrolled, len(query)):
         row, a = tile[d], query[d]
         for j in range(size):
-            room[j] += a * row[j]
+            products[j] += a * row[j]
 
 
 def check_usearch_installed() -> None:
-    """Say, before a training, that the approximate search needs a library."""
+    """Raise MissingExtra if the library usearch is not installed."""
     try:
         import usearch.index  # noqa: F401
     except ImportError as error:
@@ -140,8 +141,10 @@ def check_usearch_installed() -> None:
 
 
 def build_index(columns: np.ndarray, members: slice, edges: int) -> Any:
-    """A graph of some columns of a matrix, in which neighbours are found without a look at all of them. Made by one
-    thread, it is the same every time; and made anew by every process, because a file of it would have to be trusted."""
+    """Return a graph index of some columns of a matrix.
+
+    One thread builds it, so that it is reproducible. It is never saved, because loading an index file is not safe.
+    """
     from usearch.index import Index
 
     index = Index(ndim=len(columns), metric="cos", dtype="f32", connectivity=edges)
@@ -151,9 +154,9 @@ def build_index(columns: np.ndarray, members: slice, edges: int) -> Any:
 
 
 def search_approximate(queries: np.ndarray, index: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """`nearest`, as far as an index finds them."""
-    twice = np.vstack([queries, queries[-1:]])  # of one query alone, the library's answer has another shape
-    matches = index.search(twice, min(k, len(index)), threads=1)
+    """Return approximate results of `search_exact` from an index; missing neighbours are NO_NEIGHBOUR."""
+    at_least_two = np.vstack([queries, queries[-1:]])  # usearch returns another shape for a single query
+    matches = index.search(at_least_two, min(k, len(index)), threads=1)
     is_found = np.arange(matches.keys.shape[1]) < matches.counts[:, None]
-    found = np.where(is_found, matches.keys.astype(np.int64), NO_NEIGHBOUR).astype(np.int32)
-    return found[:-1], 1 - np.where(is_found, matches.distances, 1)[:-1].astype(np.float32)
+    nearest = np.where(is_found, matches.keys.astype(np.int64), NO_NEIGHBOUR).astype(np.int32)
+    return nearest[:-1], 1 - np.where(is_found, matches.distances, 1)[:-1].astype(np.float32)

@@ -1,10 +1,17 @@
-"""SLEEC: embeddings that keep the products of label vectors, but only with the nearest. Bhatia, Jain, Kar, Varma, Jain:
-Sparse Local Embeddings for Extreme Multi-label Classification (NIPS 2015).
+"""SLEEC: local embeddings that preserve the inner products of label vectors with their nearest neighbours.
 
-Differs from the paper in: the regressors are ridge regression by dual coordinate descent, as the authors' code has
-LIBLINEAR's, instead of ADMM with an L1 penalty; eigenvectors are followed from step to step by one subspace iteration
-instead of being found anew; neighbours are compared by cosine, which was better on held-out documents. Weights and
-embeddings are kept in 8 bits. Differs from AnnexML in: documents are divided by k-means of their features.
+Paper: Bhatia, Jain, Kar, Varma, Jain: Sparse Local Embeddings for Extreme Multi-label Classification (NIPS 2015).
+
+Idea: k-means divides the documents into clusters. In a cluster, embeddings Z are learnt whose inner products ZZᵀ
+approximate those of the label vectors, but only for the n̄ nearest neighbours Ω (equation 2, by singular value
+projection, Algorithm 3). A linear regressor V maps documents to embeddings, and the nearest training documents vote for
+their labels. Several learners with different clusters are averaged.
+
+Differs from the paper as follows. The regressors are ridge regression by dual coordinate descent, like the LIBLINEAR
+regressors in the authors' code, instead of ADMM with an L1 penalty. Eigenvectors are updated in each step by one
+subspace iteration instead of a full decomposition. Neighbours are compared by cosine, which was better on held-out
+documents. Weights and embeddings are stored in 8 bits. Differs from AnnexML in that k-means of the features divides the
+documents.
 """
 
 from __future__ import annotations
@@ -31,11 +38,21 @@ from xmtc.methods.embedding.neighbours import find_label_neighbours
 
 @dataclass(frozen=True)
 class SLEEC(LocalEmbeddings):
-    """Local embeddings that keep the distances of label vectors, and nearest neighbours (Bhatia et al., NIPS 2015)."""
+    """Nearest neighbours in local embeddings that preserve label similarity (Bhatia et al., NIPS 2015).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import SLEEC
+    >>> texts = ["cats purr softly", "dogs bark loudly", "cats purr and meow", "dogs bark and growl"]
+    >>> classifier = Classifier(SLEEC(n_learners=2)).fit(texts, [["cat"], ["dog"], ["cat"], ["dog"]])
+    >>> classifier.predict(["the dogs bark"])
+    [['dog', 'cat']]
+    """
 
     quick_parameters: ClassVar[dict[str, Any]] = {"n_learners": 3, "dimension": 40, "n_neighbours": 20, "n_votes": 10}
     presets: ClassVar[Presets] = {
-        "Delicious": {"sharpness": 10.0},  # ours, by held-out documents; the others are the authors'
+        "Delicious": {"sharpness": 10.0},  # chosen by us on held-out documents; the others are the authors' values
         "EUR-Lex": {
             "n_learners": 5,
             "n_clusters": 3,
@@ -62,13 +79,17 @@ class SLEEC(LocalEmbeddings):
         },
     }
 
-    preset: str = param("", "start from settings for a data set", choices=("", *presets))
-    steps: int = param(50, "steps of the search for embeddings", low=1, high=10_000)
-    C: float = param(1.0, "weight of the loss against the regulariser", low=1e-6, high=1e6, search=(0.1, 10), log=True)
-    max_passes: int = param(10, "passes over a cluster's documents in learning the map", low=1, high=10_000)
+    preset: str = param("", "Data set whose settings are the defaults.", choices=("", *presets))
+    steps: int = param(50, "Number of singular value projection steps.", low=1, high=10_000)
+    C: float = param(
+        1.0, "Weight C of the loss against the regulariser.", low=1e-6, high=1e6, search=(0.1, 10), log=True
+    )
+    max_passes: int = param(
+        10, "Number of passes over a cluster's documents for training the regressors.", low=1, high=10_000
+    )
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> NeighbourModel:
-        with threadpool_limits(1, "blas"):  # our threads share the work; and BLAS's number of them may change a digit
+        with threadpool_limits(1, "blas"):  # the clusters run in parallel, and BLAS threads would change the rounding
             return super().fit(data, valid, run)
 
     def learn_clusters(self, data: Dataset, n_clusters: int, run: Run) -> Iterator[np.ndarray]:
@@ -86,43 +107,47 @@ class SLEEC(LocalEmbeddings):
 
 
 def compute_cluster_centres(X: csr_array, n_clusters: int, seed: LearnerSeed) -> np.ndarray:
-    """(n_features, n_clusters): the centres of spherical k-means."""
+    """Return the centroids of spherical k-means, shape (n_features, n_clusters)."""
     if n_clusters == 1:
         return np.zeros((X.shape[1], 1), np.float32)
     starts = np.random.default_rng(seed).choice(X.shape[0], n_clusters, replace=False)
     cluster = k_means(compact(X, np.arange(X.shape[0])), starts)
-    which = csr_array(
+    membership = csr_array(
         (np.ones(len(cluster), np.float32), (cluster, np.arange(len(cluster)))), (n_clusters, len(cluster))
     )
-    return np.ascontiguousarray(normalise_rows(csr_array(which @ X)).toarray().T)
+    return np.ascontiguousarray(normalise_rows(csr_array(membership @ X)).toarray().T)
 
 
 def compute_neighbour_products(Y: csr_array, n_neighbours: int) -> csr_array:
-    """The products of unit label vectors, where one is among the nearest of the other, and of each with itself."""
-    near = find_label_neighbours(Y, n_neighbours, SINGLE_THREAD_RUN)
-    n, unit = len(near), normalise_rows(Y)
-    rows, columns = np.repeat(np.arange(n), near.shape[1])[near.ravel() >= 0], near[near >= 0]
-    everyone = np.arange(n)
-    entries = np.concatenate([rows, columns, everyone]), np.concatenate([columns, rows, everyone])
-    found = csr_array((np.ones(len(entries[0]), np.float32), entries), shape=(n, n))
-    found.sum_duplicates()
-    multiply_sparse_rows(found.indptr, found.indices, unit.indptr, unit.indices, unit.data, found.data)
-    return found
+    """Return the inner products of unit label vectors on Ω: pairs of neighbours, and each document with itself."""
+    neighbours = find_label_neighbours(Y, n_neighbours, SINGLE_THREAD_RUN)
+    n, unit = len(neighbours), normalise_rows(Y)
+    is_found = neighbours >= 0
+    rows, columns = np.repeat(np.arange(n), neighbours.shape[1])[is_found.ravel()], neighbours[is_found]
+    diagonal = np.arange(n)
+    entries = np.concatenate([rows, columns, diagonal]), np.concatenate([columns, rows, diagonal])
+    products = csr_array((np.ones(len(entries[0]), np.float32), entries), shape=(n, n))
+    products.sum_duplicates()
+    multiply_sparse_rows(products.indptr, products.indices, unit.indptr, unit.indices, unit.data, products.data)
+    return products
 
 
 def learn_embeddings(products: csr_array, dimension: int, steps: int, seed: LearnerSeed) -> np.ndarray:
-    """(n_docs, dimension): Z whose products ZZᵀ come near to those that are given, by singular value projection (the
-    paper's Algorithm 3): a step towards them, and back to the matrices of that rank."""
+    """Return Z, shape (n_docs, dimension), whose inner products ZZᵀ approximate `products` (Algorithm 3).
+
+    A step of singular value projection takes a gradient step and projects the result to matrices of rank `dimension`.
+    The current matrix is U diag(values) Uᵀ.
+    """
     n, start = products.shape[0], np.random.default_rng(seed).standard_normal((products.shape[0], dimension))
     U, values = np.linalg.qr(start.astype(np.float32))[0], np.zeros(dimension, np.float32)
-    missing = csr_array((np.empty(products.nnz, np.float32), products.indices, products.indptr), shape=(n, n))
+    residuals = csr_array((np.empty(products.nnz, np.float32), products.indices, products.indptr), shape=(n, n))
     for _ in range(steps):
         scaled = U * values
-        compute_residuals(products.indptr, products.indices, products.data, scaled, U, missing.data)
-        moved = np.linalg.qr(scaled + missing @ U)[0]
-        image = scaled @ (U.T @ moved) + missing @ moved
-        found, turn = np.linalg.eigh(symmetrize(moved.T @ image))
-        U, values = moved @ turn, np.maximum(found, 0)
+        compute_residuals(products.indptr, products.indices, products.data, scaled, U, residuals.data)
+        basis = np.linalg.qr(scaled + residuals @ U)[0]
+        image = scaled @ (U.T @ basis) + residuals @ basis
+        eigenvalues, eigenvectors = np.linalg.eigh(symmetrize(basis.T @ image))
+        U, values = basis @ eigenvectors, np.maximum(eigenvalues, 0)
     return np.ascontiguousarray(U * np.sqrt(values))
 
 
@@ -132,7 +157,7 @@ def symmetrize(matrix: np.ndarray) -> np.ndarray:
 
 @fast_kernel
 def multiply_sparse_rows(indptr, indices, unit_ends, unit_indices, unit_data, products):
-    """Of the pairs of rows that a matrix has entries for, the products, written in their places."""
+    """Write the inner products of the pairs of rows at which a sparse matrix has entries."""
     for row in range(len(indptr) - 1):
         for place in range(indptr[row], indptr[row + 1]):
             a, b = unit_ends[row], unit_ends[indices[place]]
@@ -150,9 +175,11 @@ def multiply_sparse_rows(indptr, indices, unit_ends, unit_indices, unit_data, pr
 
 
 @fast_kernel
-def compute_residuals(indptr, indices, products, scaled, U, missing):
-    """What the products of the rows of `scaled` and U still lack, where there are any to compare with. Four sums run
-    beside each other, because one would wait for itself."""
+def compute_residuals(indptr, indices, products, scaled, U, residuals):
+    """Write `products` minus the inner products of rows of `scaled` and U, at the entries of a sparse matrix.
+
+    Four partial sums let the processor pipeline the additions.
+    """
     dimension = U.shape[1]
     for row in range(len(indptr) - 1):
         for place in range(indptr[row], indptr[row + 1]):
@@ -165,4 +192,4 @@ def compute_residuals(indptr, indices, products, scaled, U, missing):
                 four -= scaled[row, d + 3] * U[other, d + 3]
             for d in range(dimension - dimension % 4, dimension):
                 one -= scaled[row, d] * U[other, d]
-            missing[place] = (one + two) + (three + four)
+            residuals[place] = (one + two) + (three + four)

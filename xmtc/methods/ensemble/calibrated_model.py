@@ -1,9 +1,11 @@
-"""A model whose scores are calibrated: what it gives 0.7 is right in 7 of 10 cases. Zadrozny, Elkan: Transforming
-Classifier Scores into Accurate Multiclass Probability Estimates (KDD 2002).
+"""Model with calibrated scores: of the labels with a score of 0.7, 70% are correct.
 
-Learnt from documents that it was not trained on, by isotonic regression: the curve that fits best among those that
-never fall, so that the order of labels stays. Of several models it is the score of all together that is calibrated:
-each may be right about itself, and eq. 9 still says 0.9 where 0.6 are right, because they do not err alone."""
+Paper: Zadrozny, Elkan: Transforming Classifier Scores into Accurate Multiclass Probability Estimates (KDD 2002).
+
+The calibration is an isotonic regression on held-out documents. Its curve never decreases, so the order of labels does
+not change. In a combination of models the combined score is calibrated. Calibrated members are not enough: equation 9
+gives 0.9 where 60% are correct, because the errors of the members are not independent.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +23,18 @@ from xmtc.methods.ensemble.combination_rules import combine_predictions
 from xmtc.methods.ensemble.model import MIN_MEMBER_LABELS, CombinedModel
 from xmtc.storage.form import array
 
-MAX_PROBABILITY = 0.9999  # never quite, so that others can still add to it
+MAX_PROBABILITY = 0.9999  # less than 1, so that other models can still change a combined score
 SELECTION_METRIC = parse_metric("nDCG@5")
-RAW_SCORE_WEIGHT = (
-    1e-3  # the share of the score itself: where the curve is level, it tells labels apart, unless very close
-)
+RAW_SCORE_WEIGHT = 1e-3  # weight of the uncalibrated score, which breaks ties where the curve is flat
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibratedModel(Model):
-    """The labels of a model, with the probabilities that its scores have turned out to mean."""
+    """Model with an isotonic curve that maps its scores to probabilities."""
 
     model: Model
-    scores: np.ndarray = array(np.float64)  # where the curve bends, ascending
-    probabilities: np.ndarray = array(np.float64)  # and how high it is there
+    scores: np.ndarray = array(np.float64)  # knots of the curve, ascending
+    probabilities: np.ndarray = array(np.float64)  # values at the knots
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
         return apply_isotonic_curve(self.model.predict(data, k, run), self.scores, self.probabilities)
@@ -43,8 +43,8 @@ class CalibratedModel(Model):
         return self.model.explain(document, label)
 
     def to_exhaustive(self) -> CalibratedModel:
-        wider = self.model.to_exhaustive()
-        return self if wider is self.model else replace(self, model=wider)
+        exhaustive = self.model.to_exhaustive()
+        return self if exhaustive is self.model else replace(self, model=exhaustive)
 
     def max_lengths(self) -> dict[str, int]:
         return self.model.max_lengths()
@@ -52,77 +52,83 @@ class CalibratedModel(Model):
     def check(self) -> None:
         curve = np.array([self.scores, self.probabilities])
         if not curve.size or not np.isfinite(curve).all() or (np.diff(curve) < 0).any() or curve[1, 0] < 0:
-            raise ValueError("its calibration is no curve that rises")
+            raise ValueError("scores and probabilities of the calibration do not ascend from at least 0")
         if self.model.n_labels != self.n_labels or self.model.views != self.views:
-            raise ValueError("its model is not for the same labels and views")
+            raise ValueError("n_labels or views differ from those of the calibrated model inside")
         self.model.check()
 
 
 def strip_calibration(model: Model) -> Model:
-    """A model with the scores that its method gives, without a curve, if it has one."""
+    """Return the model without its calibration, if it has one."""
     return model.model if isinstance(model, CalibratedModel) else model
 
 
 def calibrate_model(model: Model, held_out: Dataset, depth: int, run: Run = Run()) -> CalibratedModel:
-    """By what the model says of documents that it has not learnt from."""
+    """Return the model calibrated on its `depth` best predictions for held-out documents."""
     assert held_out.Y is not None
-    return calibrate_on_predictions(
-        model, model.predict(held_out.keep_views(model.views), min(depth, model.n_labels), run), held_out.Y
-    )
+    predictions = model.predict(held_out.keep_views(model.views), min(depth, model.n_labels), run)
+    return calibrate_on_predictions(model, predictions, held_out.Y)
 
 
 def calibrate_combination(combination: CombinedModel, held_out: Dataset, run: Run = Run()) -> CalibratedModel:
-    """A combination whose score is calibrated; of calibrated models, if these rank better together."""
+    """Return the combination calibrated on held-out documents.
+
+    Its members are calibrated too if that improves the combined ranking.
+    """
     Y, depth = held_out.Y, min(MIN_MEMBER_LABELS, combination.n_labels)
     assert Y is not None
-    found = [model.predict(held_out.keep_views(model.views), depth, run) for model in combination.models]
-    if should_calibrate_members(found, Y, combination.rule):
-        pairs = zip(combination.models, found, strict=True)
-        combination = replace(
-            combination, models=tuple(calibrate_on_predictions(model, answers, Y) for model, answers in pairs)
-        )
-        found = [apply_isotonic_curve(answers, *fit_isotonic_curve(answers, Y)) for answers in found]
-    return calibrate_on_predictions(
-        combination, combine_predictions(found, combination.rule, combination.n_labels, depth), Y
-    )
+    predictions = [model.predict(held_out.keep_views(model.views), depth, run) for model in combination.models]
+    if should_calibrate_members(predictions, Y, combination.rule):
+        pairs = zip(combination.models, predictions, strict=True)
+        members = tuple(calibrate_on_predictions(model, predicted, Y) for model, predicted in pairs)
+        combination = replace(combination, models=members)
+        predictions = [
+            apply_isotonic_curve(predicted, member.scores, member.probabilities)
+            for predicted, member in zip(predictions, members, strict=True)
+        ]
+    combined = combine_predictions(predictions, combination.rule, combination.n_labels, depth)
+    return calibrate_on_predictions(combination, combined, Y)
 
 
-def should_calibrate_members(found: list[Predictions], Y: csr_array, rule: str) -> bool:
-    """Whether models rank better together by what their scores mean, by more than two standard errors. Each half of
-    the documents is judged with curves that the other half has drawn."""
-    half = np.arange(Y.shape[0]) % 2 == 0
-    gains = [measure_calibration_gains(found, Y, rule, learnt) for learnt in (half, ~half)] if len(half) > 1 else []
-    gain = np.concatenate([*gains, np.zeros(1)])
+def should_calibrate_members(predictions: list[Predictions], Y: csr_array, rule: str) -> bool:
+    """Return True if calibrated members have a higher combined nDCG@5, by more than two standard errors.
+
+    Two-fold cross-validation: the curves of one half of the documents are evaluated on the other half.
+    """
+    is_even = np.arange(Y.shape[0]) % 2 == 0
+    gains = [np.zeros(1)]
+    if len(is_even) > 1:
+        halves = (is_even, ~is_even)
+        gains = [*(measure_calibration_gains(predictions, Y, rule, half) for half in halves), *gains]
+    gain = np.concatenate(gains)
     return bool(gain.mean() > 2 * gain.std() / np.sqrt(len(gain)))
 
 
 def measure_calibration_gains(
-    found: list[Predictions], Y: csr_array, rule: str, is_training_row: np.ndarray
+    predictions: list[Predictions], Y: csr_array, rule: str, is_training_row: np.ndarray
 ) -> np.ndarray:
-    """(documents not learnt from,) how much better calibrated models rank each of them together."""
+    """Return the gain in nDCG@5 by calibrating the members, for each document outside of the training rows."""
     curves = [
-        fit_isotonic_curve(select_prediction_rows(answers, is_training_row), Y[is_training_row]) for answers in found
+        fit_isotonic_curve(select_prediction_rows(predicted, is_training_row), Y[is_training_row])
+        for predicted in predictions
     ]
-    plain = [select_prediction_rows(answers, ~is_training_row) for answers in found]
-    level = [apply_isotonic_curve(answers, *its_curve) for answers, its_curve in zip(plain, curves, strict=True)]
-    before, after = (
-        combine_predictions(answers, rule, Y.shape[1], SELECTION_METRIC.n_predictions) for answers in (plain, level)
-    )
-    return np.subtract(
-        *(
-            SELECTION_METRIC.compute_per_document(RankedResults(answers, Y[~is_training_row]))
-            for answers in (after, before)
-        )
-    )
+    raw = [select_prediction_rows(predicted, ~is_training_row) for predicted in predictions]
+    calibrated = [apply_isotonic_curve(predicted, *curve) for predicted, curve in zip(raw, curves, strict=True)]
+
+    def measure(members: list[Predictions]) -> np.ndarray:
+        combined = combine_predictions(members, rule, Y.shape[1], SELECTION_METRIC.n_predictions)
+        return SELECTION_METRIC.compute_per_document(RankedResults(combined, Y[~is_training_row]))
+
+    return measure(calibrated) - measure(raw)
 
 
-def select_prediction_rows(found: Predictions, which: np.ndarray) -> Predictions:
-    return Predictions.from_valid_arrays(found.labels[which], found.scores[which])
+def select_prediction_rows(predictions: Predictions, rows: np.ndarray) -> Predictions:
+    return Predictions.from_valid_arrays(predictions.labels[rows], predictions.scores[rows])
 
 
-def calibrate_on_predictions(model: Model, found: Predictions, Y: csr_array) -> CalibratedModel:
-    """A model with the curve of its answers to held-out documents."""
-    return build_calibrated_model(model, *fit_isotonic_curve(found, Y))
+def calibrate_on_predictions(model: Model, predictions: Predictions, Y: csr_array) -> CalibratedModel:
+    """Return the model calibrated on its predictions for held-out documents with labels Y."""
+    return build_calibrated_model(model, *fit_isotonic_curve(predictions, Y))
 
 
 def build_calibrated_model(model: Model, scores: np.ndarray, probabilities: np.ndarray) -> CalibratedModel:
@@ -136,23 +142,27 @@ def build_calibrated_model(model: Model, scores: np.ndarray, probabilities: np.n
 
 
 def fit_isotonic_curve(
-    found: Predictions, Y: csr_array, weights: np.ndarray | None = None
+    predictions: Predictions, Y: csr_array, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How often scores are right: where the curve bends, and how high it is there. `weights` are of the documents."""
-    from sklearn.isotonic import IsotonicRegression  # not needed where a model is only used
+    """Return the knots (scores) and values (probabilities) of an isotonic regression of hits on scores.
 
-    right, answered = RankedResults(found, Y).hits, (found.labels != NO_LABEL) & np.isfinite(found.scores)
-    if not answered.any():
-        return np.array([0.0, 1.0]), np.array([0.0, 1.0])  # nothing is known: scores stay what they are
-    each = None if weights is None else np.broadcast_to(weights[:, None], answered.shape)[answered]
-    fitted = IsotonicRegression(y_min=0, y_max=MAX_PROBABILITY, out_of_bounds="clip").fit(
-        found.scores[answered], right[answered], each
-    )
-    return fitted.X_thresholds_.astype(np.float64), fitted.y_thresholds_.astype(np.float64)
+    `weights` are weights of the documents. Without any prediction the curve is the identity.
+    """
+    from sklearn.isotonic import IsotonicRegression  # imported here, because prediction does not need it
+
+    is_predicted = (predictions.labels != NO_LABEL) & np.isfinite(predictions.scores)
+    if not is_predicted.any():
+        return np.array([0.0, 1.0]), np.array([0.0, 1.0])
+    hits = RankedResults(predictions, Y).hits
+    hit_weights = None if weights is None else np.broadcast_to(weights[:, None], hits.shape)[is_predicted]
+    regression = IsotonicRegression(y_min=0, y_max=MAX_PROBABILITY, out_of_bounds="clip")
+    regression.fit(predictions.scores[is_predicted], hits[is_predicted], hit_weights)
+    return regression.X_thresholds_.astype(np.float64), regression.y_thresholds_.astype(np.float64)
 
 
-def apply_isotonic_curve(found: Predictions, scores: np.ndarray, probabilities: np.ndarray) -> Predictions:
-    height = (1 - RAW_SCORE_WEIGHT) * np.interp(found.scores, scores, probabilities) + RAW_SCORE_WEIGHT * np.clip(
-        found.scores, 0, 1
-    )
-    return Predictions.from_valid_arrays(found.labels, np.where(found.labels == NO_LABEL, 0, height).astype(np.float32))
+def apply_isotonic_curve(predictions: Predictions, scores: np.ndarray, probabilities: np.ndarray) -> Predictions:
+    """Return the predictions with calibrated scores."""
+    labels, raw = predictions.labels, predictions.scores
+    curve = np.interp(raw, scores, probabilities)
+    calibrated = (1 - RAW_SCORE_WEIGHT) * curve + RAW_SCORE_WEIGHT * np.clip(raw, 0, 1)
+    return Predictions.from_valid_arrays(labels, np.where(labels == NO_LABEL, 0, calibrated).astype(np.float32))

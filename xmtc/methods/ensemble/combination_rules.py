@@ -1,4 +1,7 @@
-"""How the answers of several models become one: by their mean, or by eq. 9 of AttentionXML's first version."""
+"""Rules that combine the predictions of several models: their mean, or noisy-or.
+
+Noisy-or is equation 9 of the first version of AttentionXML (You et al. 2018): P = 1 − Π (1 − P_i).
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,16 @@ from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.linear.search import rank_by_mean
 
 MEAN, NOISY_OR = RULES = ("mean", "noisy-or")
-FLOAT32_EPSNEG = 2.0**-24  # from 1 to the largest number of float32 under it
+FLOAT32_EPSNEG = float(np.finfo(np.float32).epsneg)  # distance from 1 to the next smaller float32
 
 
-def combine_predictions(found: list[Predictions], rule: str, n_labels: int, k: int) -> Predictions:
-    """The k best labels of each document by all models together; equal ones rank by label number."""
-    labels, scores = np.hstack([part.labels for part in found]), np.hstack([part.scores for part in found])
-    with np.errstate(divide="ignore"):  # log 0 and log ∞ are what they should be
+def combine_predictions(predictions: list[Predictions], rule: str, n_labels: int, k: int) -> Predictions:
+    """Return the k best labels of each document by all models' predictions; ties are broken by label number."""
+    labels, scores = np.hstack([part.labels for part in predictions]), np.hstack([part.scores for part in predictions])
+    with np.errstate(divide="ignore"):  # scores of 0 and 1 give infinite logarithms, which is correct here
         if rule == MEAN:
-            return Predictions.from_valid_arrays(*rank_by_mean(labels, np.log(scores), n_labels, k, len(found)))
-        # adds up where 1 − P is multiplied, and tells labels apart whose P is nearly 1
+            return Predictions.from_valid_arrays(*rank_by_mean(labels, np.log(scores), n_labels, k, len(predictions)))
+        # log(−log(1 − P)): the sum over models of −log(1 − P) tells labels apart even if P is nearly 1
         evidence = np.log(-np.log1p(-np.minimum(scores, 1)))
     best, total = rank_with_tie_breaking(labels, evidence, scores, n_labels, k)
     return Predictions.from_valid_arrays(best, -np.expm1(-total))
@@ -27,25 +30,28 @@ def combine_predictions(found: list[Predictions], rule: str, n_labels: int, k: i
 def rank_with_tie_breaking(
     labels: np.ndarray, evidence: np.ndarray, scores: np.ndarray, n_labels: int, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k best labels of each document by the sum of exp(evidence). Where a model is certain of several labels, eq. 9
-    is 1 whatever the others say: labels that it cannot tell apart rank by the mean of the models' log-odds."""
+    """Return the k best labels of each document by the sum of exp(evidence), and the sums.
+
+    If a model gives several labels the probability 1, equation 9 is 1 for all of them. Such ties are broken by the mean
+    of the models' log-odds.
+    """
     n_docs, width = labels.shape
     best, total = np.full((n_docs, k), NO_LABEL, np.int32), np.zeros((n_docs, k), np.float32)
-    room = (
-        np.zeros(n_labels, np.float32),  # evidence of each label,
-        np.zeros(n_labels, np.float64),  # and its log-odds; both are left as zeros by every document
-        np.empty(width, np.int32),  # the labels that a document has
-        np.empty(k + 1, np.int32),  # its best, and one more: the k-th may have an equal behind it
-        np.empty((2, k + 1), np.float64),
+    work = (
+        np.zeros(n_labels, np.float32),  # sum of exp(evidence) of each label; reset to zero after each document
+        np.zeros(n_labels, np.float64),  # sum of log-odds of each label; reset to zero after each document
+        np.empty(width, np.int32),  # distinct labels of a document
+        np.empty(k + 1, np.int32),  # best labels, and one more to detect a tie at rank k
+        np.empty((2, k + 1), np.float64),  # their sums and log-odds
     )
-    rank_documents(labels, evidence, scores, room, best, total)
+    rank_documents(labels, evidence, scores, work, best, total)
     return best, total
 
 
 @kernel
-def rank_documents(labels, evidence, scores, room, best, total):
-    """`rank_untied`, written into its last two arguments."""
-    sums, odds, seen, items, keys = room
+def rank_documents(labels, evidence, scores, work, best, total):
+    """Write the results of `rank_with_tie_breaking` into `best` and `total`."""
+    sums, odds, seen, items, keys = work
     for doc in range(len(labels)):
         n_seen = np.int64(0)
         for i in range(labels.shape[1]):
@@ -54,7 +60,7 @@ def rank_documents(labels, evidence, scores, room, best, total):
                 if sums[label] == 0:
                     seen[n_seen] = label
                     n_seen += 1
-                sums[label] += np.exp(evidence[doc, i]) + np.float32(1e-30)  # never 0, so that none is seen twice
+                sums[label] += np.exp(evidence[doc, i]) + np.float32(1e-30)  # never 0, so that a label is listed once
         n = sort_top_labels(seen[:n_seen], sums, odds, items, keys)
         if has_ties(keys[0, :n]):
             add_log_odds(labels[doc], scores[doc], odds)
@@ -75,8 +81,10 @@ def has_ties(descending):
 
 @kernel
 def add_log_odds(labels, scores, odds):
-    """To each label log P / (1 − P), above that of a label that is not named: P is kept as far from 0 and from 1 as
-    float32 can come to 1."""
+    """Add the log-odds log(P / (1 − P)) of each prediction, relative to those of a label without a prediction.
+
+    P is clipped to the interval from FLOAT32_EPSNEG to 1 − FLOAT32_EPSNEG.
+    """
     for i in range(len(labels)):
         if labels[i] != NO_LABEL:
             p = min(max(np.float64(scores[i]), FLOAT32_EPSNEG), 1 - FLOAT32_EPSNEG)
@@ -85,7 +93,7 @@ def add_log_odds(labels, scores, odds):
 
 @kernel
 def sort_top_labels(labels, sums, odds, items, keys):
-    """Write the best labels in their order: by sum, then by log-odds, then by number; how many they are."""
+    """Write the best labels, sorted by sum, then log-odds, then label number, and return their number."""
     n = np.int64(0)
     for label in labels:
         at = n

@@ -1,49 +1,59 @@
-"""Consensus: models of several methods, of which one that is sure is enough: P = 1 − Π (1 − P_i). You, Dai, Zhang,
-Mamitsuka, Zhu: AttentionXML, first version (arXiv:1811.01727), eq. 9, for AttentionXML and Parabel.
+"""Consensus: models of several methods, combined by noisy-or P = 1 − Π (1 − P_i).
 
-Differs from the paper in: any methods, any number of them; their mean, if wished (`rule=mean`); P_i is 0 for labels
-beyond the 100 best of a member (beyond as many as are asked for, if more); labels for which eq. 9 is equal, as it is
-where a member gives 1, rank by the mean of the members' log-odds. Differs from `ensemble` in: many methods
-once instead of one method many times. It explains with the mean of its members' explanations; where some read tf-idf
-and others words, of those that read tf-idf.
-`calibrated` is ours: eq. 9 takes scores for probabilities of members that err alone, and says 0.9 where 0.6 are right.
+Paper: You, Dai, Zhang, Mamitsuka, Zhu: AttentionXML, first version (arXiv:1811.01727), equation 9, which combines
+AttentionXML and Parabel. A label that one member is certain of is certain.
+
+Differs from the paper as follows. It combines any number of any methods, optionally by their mean (`rule=mean`). P_i is
+0 for labels beyond the 100 best of a member, or beyond as many as requested if more. Labels with the same value of
+equation 9, for example if a member gives 1, are ranked by the mean of the members' log-odds. Differs from `ensemble` in
+that it has several methods once instead of one method several times. An explanation is the mean of the members'
+explanations; if some members read tf-idf and others words, it is the mean of those that read tf-idf.
+
+The parameter `calibrated` is an addition. Equation 9 assumes that scores are probabilities and that the members' errors
+are independent; it gives 0.9 where 60% are correct.
 
 On the command line, `-p members=parabel,plt -p parabel.n_trees=1` names the members and sets their parameters; the
-second of a name is `parabel-2`. A member may be an ensemble: `-p members=ensemble,parabel -p
+second member of the same name is `parabel-2`. A member may be an ensemble: `-p members=ensemble,parabel -p
 ensemble.member=attention_xml -p ensemble.attention_xml.hidden=128`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
-from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import ParameterSet, param
-from xmtc.core.method import LabelName, Method, Model
-from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods import as_method
 from xmtc.methods.ensemble.combination_rules import NOISY_OR, RULES
-from xmtc.methods.ensemble.members import collect_views, find_held_out_rows, fit_members, merge_label_names
+from xmtc.methods.ensemble.members import CombinedMethod
 
 
 @dataclass(frozen=True)
-class Consensus(Method):
-    """Models of several methods, of which one that is sure is enough (You et al., 2018, eq. 9)."""
+class Consensus(CombinedMethod):
+    """Models of several methods, combined by noisy-or (You et al., 2018, equation 9).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import Consensus, DiSMEC, Parabel
+    >>> texts = ["cats purr softly", "dogs bark loudly", "cats purr and meow", "dogs bark and growl"]
+    >>> method = Consensus([Parabel(n_trees=1), DiSMEC()])
+    >>> classifier = Classifier(method).fit(texts, [["cat"], ["dog"], ["cat"], ["dog"]])
+    >>> classifier.predict(["the dogs bark"])
+    [['dog', 'cat']]
+    """
 
     quick_parameters: ClassVar[dict[str, Any]] = {"members": ("parabel", "dismec"), "parabel.max_leaf": 8}
 
-    members: tuple[Any, ...] = param(("attention_xml", "parabel"), "methods of the members", kind=ParameterSet)
+    members: tuple[Any, ...] = param(("attention_xml", "parabel"), "Methods of the members.", kind=ParameterSet)
     rule: str = param(
-        NOISY_OR, "how answers become one: one that is sure is enough (noisy-or), or their mean", choices=RULES
+        NOISY_OR, "Rule that combines the members' scores: noisy-or, 1 − Π (1 − P_i), or their mean.", choices=RULES
     )
     calibrated: bool = param(
         False,
-        "make a probability of the score, by documents held out of training; of the members' too, if that ranks better",
+        "Calibrate the combined score on documents that are held out of training; also the members' scores, if that "
+        "improves the ranking.",
     )
 
     def __post_init__(self) -> None:
@@ -53,37 +63,3 @@ class Consensus(Method):
             raise XmtcError(
                 f"Consensus: found {len(self.members)} members, expected at least two, such as attention_xml,parabel."
             )
-
-    @property
-    def required_views(self) -> tuple[str, ...]:  # type: ignore[override]  # what its members read
-        return collect_views(self.members)
-
-    @property
-    def is_exact(self) -> bool:  # type: ignore[override]
-        return all(member.is_exact for member in self.members)
-
-    @property
-    def has_cluster_support(self) -> bool:  # type: ignore[override]
-        return any(member.has_cluster_support for member in self.members)
-
-    @property
-    def has_weight_support(self) -> bool:  # type: ignore[override]
-        """Where all members do; a calibration has no use for them."""
-        return all(member.has_weight_support for member in self.members) and not self.calibrated
-
-    @property
-    def has_own_calibration(self) -> bool:  # type: ignore[override]
-        return self.calibrated
-
-    @property
-    def has_label_name_input(self) -> bool:  # type: ignore[override]
-        return any(member.has_label_name_input for member in self.members)
-
-    def list_label_names(self, labels: Sequence[str]) -> list[LabelName]:
-        return merge_label_names(self.members, labels)
-
-    def select_held_out_rows(self, data: Dataset) -> np.ndarray | None:
-        return find_held_out_rows(self.members, data)
-
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
-        return fit_members(self, self.members, self.rule, data, valid, run, self.calibrated)

@@ -1,8 +1,11 @@
-"""A model and its witness: the same method, trained without some of the documents. What the witness says of these shows
-what the scores of the model mean, which has learnt from all of them.
+"""Training of a model together with its holdout model, for calibration.
 
-A network that stops by documents that it holds out is its own witness. In a consensus, each member is trained so: what
-costs hours is trained once, what costs seconds twice."""
+The holdout model has the same method, but is trained without some documents. Its scores for these documents show how to
+calibrate the model, which is trained on all documents.
+
+A network with early stopping already holds out documents, so it is its own holdout model. In a combination, each member
+is trained this way, so slow networks are trained once, and fast linear methods twice.
+"""
 
 from __future__ import annotations
 
@@ -14,51 +17,45 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.method import Method, Model
 from xmtc.core.run import Run
 from xmtc.data.splits import drop_rows
-from xmtc.methods.ensemble.consensus import Consensus
-from xmtc.methods.ensemble.ensemble import Ensemble
-from xmtc.methods.ensemble.members import fit_on_seen_labels, select_method_views
-from xmtc.methods.ensemble.model import CombinedModel, remap_labels
+from xmtc.methods.checkpointing import claim_checkpoint
+from xmtc.methods.ensemble.members import CombinedMethod, combine_models, fit_on_seen_labels, iterate_member_trainings
+from xmtc.methods.ensemble.model import CombinedModel
 
-HOLDOUT_RUN_NAME = "calibration"  # what the training of a witness is called, in progress and checkpoint
+HOLDOUT_RUN_NAME = "calibration"  # name of the holdout model's training in progress and checkpoint
+CLAIM_PREFIX = "calibrated "  # tells checkpoints of calibrated trainings from others
 
 
 def fit_with_holdout_model(method: Method, data: Dataset, rows: np.ndarray, run: Run) -> tuple[Model, Model]:
-    """A model of all documents, and its witness, which has not seen those at these rows."""
-    if isinstance(method, Consensus | Ensemble) and not method.has_own_calibration:
+    """Return a model of all documents, and a holdout model that is trained without the given rows."""
+    if isinstance(method, CombinedMethod) and not method.has_own_calibration:
         return fit_members_with_holdout_models(method, data, rows, run)
-    own = method.select_held_out_rows(data)
-    if own is not None:
-        is_same = np.array_equal(own, rows)
-        model = (
-            method.fit(data, None, run) if is_same else method.fit(drop_rows(data, rows), data.select_rows(rows), run)
-        )
+
+    own_rows = method.select_held_out_rows(data)
+    if own_rows is not None:  # the model never trains on held-out documents, so it is its own holdout model
+        if np.array_equal(own_rows, rows):
+            model = method.fit(data, None, run)
+        else:
+            model = method.fit(drop_rows(data, rows), data.select_rows(rows), run)
         return model, model
 
-    if run.checkpoint.folder:
-        run.checkpoint.claim(f"calibrated {method} {data.fingerprint()}")
-    fit = method.fit if method.has_label_name_input else lambda *given: fit_on_seen_labels(method, *given)
-    witness = fit(drop_rows(data, rows), None, run.for_part(HOLDOUT_RUN_NAME))
-    return method.fit(data, None, replace(run, checkpoint=run.checkpoint.sub_checkpoint("model"))), witness
+    claim_checkpoint(run, method, data, prefix=CLAIM_PREFIX)
+    training, holdout_run = drop_rows(data, rows), run.for_part(HOLDOUT_RUN_NAME)
+    if method.has_label_name_input:
+        holdout_model = method.fit(training, None, holdout_run)
+    else:  # some labels may only occur in the held-out rows
+        holdout_model = fit_on_seen_labels(method, training, None, holdout_run)
+    model = method.fit(data, None, replace(run, checkpoint=run.checkpoint.sub_checkpoint("model")))
+    return model, holdout_model
 
 
 def fit_members_with_holdout_models(
-    method: Consensus | Ensemble, data: Dataset, rows: np.ndarray, run: Run
+    method: CombinedMethod, data: Dataset, rows: np.ndarray, run: Run
 ) -> tuple[CombinedModel, CombinedModel]:
-    """A combination of the members' models, and one of their witnesses."""
-    if run.checkpoint.folder:
-        run.checkpoint.claim(f"calibrated {method} {data.fingerprint()}")
-
-    def pair(number: int, member: Method) -> tuple[Model, Model]:
-        own, part_of_run = data.keep_views(select_method_views(member, data)), run.for_part(f"member-{number}")
-        if own.names is None or member.has_label_name_input:
-            return fit_with_holdout_model(member, own, rows, part_of_run)
-        assert own.Y is not None
-        seen = np.unique(own.Y.indices).astype(np.int32)  # others know more labels by their names
-        one, two = fit_with_holdout_model(member, own.select_label_columns(seen), rows, part_of_run)
-        return remap_labels(one, seen, data.n_labels), remap_labels(two, seen, data.n_labels)
-
-    def together(models: tuple[Model, ...]) -> CombinedModel:
-        return CombinedModel(n_labels=data.n_labels, views=data.sizes, rule=method.rule, models=models)
-
-    models, witnesses = zip(*(pair(number, member) for number, member in enumerate(method.members)), strict=True)
-    return together(models), together(witnesses)
+    """Return the combination of the members' models, and the combination of their holdout models."""
+    claim_checkpoint(run, method, data, prefix=CLAIM_PREFIX)
+    models, holdout_models = [], []
+    for training in iterate_member_trainings(method.members, data, run):
+        model, holdout_model = fit_with_holdout_model(training.method, training.select(data), rows, training.run)
+        models.append(training.to_all_labels(model))
+        holdout_models.append(training.to_all_labels(holdout_model))
+    return combine_models(method, data, models), combine_models(method, data, holdout_models)

@@ -1,5 +1,7 @@
-"""What FastXML and PfastreXML have in common: how a forest over documents is grown. They differ in what a label is
-worth, and in what is asked after the leaves."""
+"""Base class of FastXML and PfastreXML: training of a forest over documents.
+
+The methods differ in the weights of the labels; PfastreXML also re-ranks the labels of the leaves.
+"""
 
 from __future__ import annotations
 
@@ -14,31 +16,31 @@ from xmtc.core.memory import check_fits
 from xmtc.core.method import Method
 from xmtc.core.run import Run
 from xmtc.core.sparse import to_kernel_arrays
+from xmtc.methods.checkpointing import claim_checkpoint
 from xmtc.methods.instance_tree.forest import TREE_ARRAYS, Forest
 from xmtc.methods.instance_tree.tree_growth import grow_tree
 
 
 @dataclass(frozen=True)
 class InstanceTrees(Method):
-    """Trees over documents. A subclass says what labels weigh and hands them to `grow`."""
+    """Forest over documents; a subclass computes label weights and passes them to `grow_forest`."""
 
     has_cluster_support: ClassVar[bool] = True
     quick_parameters: ClassVar[dict[str, Any]] = {"C": 10.0}
 
-    n_trees: int = param(50, "trees, each grown from its own random start", low=1, high=10_000)
-    max_leaf: int = param(10, "documents of a node that is not divided any further", low=1, search=(5, 50), log=True)
-    leaf_labels: int = param(100, "labels that a leaf remembers at most", low=1)
-    C: float = param(1.0, "weight of the loss against the regulariser", low=1e-6, high=1e9, search=(0.1, 10), log=True)
-    seed: int = param(0, "seed of the trees", low=0, high=2**32 - 1)
+    n_trees: int = param(50, "Number of trees T, each grown from its own random seed.", low=1, high=10_000)
+    max_leaf: int = param(10, "Maximum number of documents in a leaf (MaxLeaf).", low=1, search=(5, 50), log=True)
+    leaf_labels: int = param(100, "Maximum number of labels that a leaf stores.", low=1)
+    C: float = param(
+        1.0, "Weight C_δ of the loss against the regulariser.", low=1e-6, high=1e9, search=(0.1, 10), log=True
+    )
+    seed: int = param(0, "Random seed of the trees.", low=0, high=2**32 - 1)
 
     def grow_forest(self, data: Dataset, label_weights: np.ndarray, run: Run) -> Forest:
-        """All trees, a thread for each at a time. Labels weigh 1 at most, where documents are parted."""
-        if run.checkpoint.folder:
-            run.checkpoint.claim(f"{self} {data.fingerprint()}")
+        """Grow all trees, one per thread at a time; label weights in the nDCG of a split are at most 1."""
+        claim_checkpoint(run, self, data)
         check_fits(
-            run.n_threads * estimate_tree_bytes(data),
-            f"Growing {run.n_threads} trees at a time",
-            "give it fewer threads",
+            run.n_threads * estimate_tree_bytes(data), f"Growing {run.n_threads} trees in parallel", "use fewer threads"
         )
         gains, discounts = compute_ndcg_gains(data, label_weights)
         X, Y = to_kernel_arrays(data.X), (*to_kernel_arrays(data.Y)[:2], gains)
@@ -46,32 +48,33 @@ class InstanceTrees(Method):
         limits = self.C, min(self.max_leaf, data.n_docs), min(self.leaf_labels, data.n_labels)
         n_features, seed = data.X.shape[1], self.seed
 
-        def grown(number: int) -> dict[str, np.ndarray]:
+        def grow(number: int) -> dict[str, np.ndarray]:
             arrays = grow_tree(X, Y, discounts, n_features, *limits, derive_tree_state(seed, number))
             return dict(zip(TREE_ARRAYS, arrays, strict=True))
 
-        trees = run.map_with_checkpoint(grown, range(self.n_trees), lambda number: f"tree-{number}", "growing trees")
+        trees = run.map_with_checkpoint(grow, range(self.n_trees), lambda number: f"tree-{number}", "growing trees")
         return Forest.from_trees(list(trees))
 
 
 def derive_tree_state(seed: int, tree: int) -> np.uint64:
-    """Of the random numbers of a tree, which no other seed shares; never 0."""
+    """Return the non-zero initial state of a tree's random generator, which no other seed shares."""
     return np.random.SeedSequence((seed, tree)).generate_state(1, np.uint64)[0] | np.uint64(1)
 
 
 def compute_ndcg_gains(data: Dataset, label_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What each of a document's labels adds to its nDCG at the first rank, and the discounts of the ranks (FastXML,
-    section 4.1)."""
+    """Return the nDCG gain at rank 1 of each entry of Y, and the discounts of the ranks (FastXML, section 4.1)."""
     Y = data.Y
     assert Y is not None
     discounts = 1 / np.log2(np.arange(Y.shape[1]) + 2)
     counts = np.diff(Y.indptr)
-    best = np.concatenate([[1.0], np.cumsum(discounts)])[counts]
-    return label_weights[Y.indices] / np.repeat(best, counts), discounts
+    ideal_dcg = np.concatenate([[1.0], np.cumsum(discounts)])[counts]
+    return label_weights[Y.indices] / np.repeat(ideal_dcg, counts), discounts
 
 
 def estimate_tree_bytes(data: Dataset) -> int:
-    """Bytes that the growing of one tree takes at most, without the tree: the documents column by column, and numbers
-    for each document, feature and label."""
+    """Return the maximum working memory for growing one tree.
+
+    It holds the documents by column, and arrays with an entry for each document, feature or label.
+    """
     assert data.Y is not None
     return 8 * (data.X.nnz + data.n_docs) + 120 * data.n_docs + 80 * data.X.shape[1] + 24 * data.n_labels

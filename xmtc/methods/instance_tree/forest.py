@@ -1,4 +1,4 @@
-"""The trained form of trees over documents, and the compiled search of it: which leaf a document falls into."""
+"""Forest over documents: its arrays, and the compiled search for the leaves of a document."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ from xmtc.storage.form import Form, array
 
 @dataclass(frozen=True)
 class Forest(Form):
-    """Nodes are numbered tree by tree and in preorder: a node's positive child is the next node. Its entries
-    ends[n]:ends[n + 1] are features and weights; in a leaf, labels and which part of its documents has them. The bias
-    is the feature after the last."""
+    """Binary trees in flat arrays, numbered tree by tree in preorder: a node's positive child is the next node.
+
+    Entries ends[n]:ends[n + 1] of `items` and `values` belong to node n. In an inner node they are features and
+    weights, where the number after the last feature is the bias. In a leaf they are labels and their shares of the
+    leaf's documents.
+    """
 
     roots: np.ndarray = array(np.int64)  # (n_trees + 1,), tree t has the nodes roots[t]:roots[t + 1]
-    negative: np.ndarray = array(np.int32)  # (n_nodes,), the negative child, numbered within the tree; or LEAF
-    sizes: np.ndarray = array(np.int32)  # (n_nodes,), training documents that came to it
+    negative: np.ndarray = array(np.int32)  # (n_nodes,), number of the negative child within the tree, or LEAF
+    sizes: np.ndarray = array(np.int32)  # (n_nodes,), number of training documents that reach the node
     ends: np.ndarray = array(np.int64)  # (n_nodes + 1,)
-    items: np.ndarray = array(np.int32)  # (n_entries,), ascending in leaves
+    items: np.ndarray = array(np.int32)  # (n_entries,), ascending within a leaf
     values: np.ndarray = array(np.float32)  # (n_entries,)
 
     @classmethod
     def from_trees(cls, trees: Sequence[dict[str, np.ndarray]]) -> Forest:
-        """From the arrays of single trees, without roots."""
-        firsts = np.cumsum([0] + [tree["ends"][-1] for tree in trees])
-        ends = [tree["ends"][1:] + first for tree, first in zip(trees, firsts[:-1], strict=True)]
+        """Return a forest from the arrays TREE_ARRAYS of single trees."""
+        offsets = np.cumsum([0] + [tree["ends"][-1] for tree in trees])
+        ends = [tree["ends"][1:] + offset for tree, offset in zip(trees, offsets[:-1], strict=True)]
         joined = {name: np.concatenate([tree[name] for tree in trees]) for name in TREE_ARRAYS if name != "ends"}
         roots = np.cumsum([0] + [len(tree["negative"]) for tree in trees])
         return cls(roots=roots, ends=np.concatenate([[0], *ends]), **joined)
@@ -46,24 +49,29 @@ class Forest(Form):
         return len(self.roots) - 1
 
     def assign_leaves(self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n_features: int) -> np.ndarray:
-        """(n_docs, n_trees) int64, the node at which each document ends in each tree."""
-        found = np.empty((len(indptr) - 1, self.n_trees), np.int64)
-        find_leaves(indptr, indices, data, *self.arrays, np.zeros(n_features + 1, np.float32), found)
-        return found
+        """Return the leaf of each document in each tree, shape (n_docs, n_trees)."""
+        leaves = np.empty((len(indptr) - 1, self.n_trees), np.int64)
+        find_leaves(indptr, indices, data, *self.arrays, np.zeros(n_features + 1, np.float32), leaves)
+        return leaves
 
     def iterate_path(self, tree: int, leaf: int) -> Iterator[tuple[int, int]]:
-        """The nodes from a tree's root to the one above a leaf, each with the node that follows."""
+        """Yield each inner node on the path from a tree's root to a leaf, with its child on the path."""
         node = int(self.roots[tree])
         while node != leaf:
-            other = int(self.roots[tree] + self.negative[node])
-            following = other if leaf >= other else node + 1
-            yield node, following
-            node = following
+            negative_child = int(self.roots[tree] + self.negative[node])
+            child = negative_child if leaf >= negative_child else node + 1
+            yield node, child
+            node = child
 
     def check_sizes(self, n_labels: int, n_features: int) -> None:
-        """Refuse arrays that would lead a search out of its memory, or round in circles."""
-        if not (self._has_valid_nodes() and self._has_valid_entries(n_labels, n_features)):
-            raise ValueError("the arrays of a forest do not fit together")
+        """Raise an error if a search of the arrays would read out of bounds or not terminate."""
+        if not self._has_valid_nodes():
+            raise ValueError("the nodes of a forest (roots, negative, sizes, ends) are not trees in preorder")
+        if not self._has_valid_entries(n_labels, n_features):
+            raise ValueError(
+                f"items or values of a forest are out of range; expected labels below {n_labels}, ascending, with "
+                f"shares from 0 to 1 in leaves, and features up to {n_features} in inner nodes"
+            )
 
     def _has_valid_nodes(self) -> bool:
         n_nodes, n_entries = len(self.negative), len(self.items)
@@ -92,31 +100,32 @@ class Forest(Form):
         )
 
 
-TREE_ARRAYS = tuple(field.name for field in fields(Forest) if field.name != "roots")  # what a single tree has
+TREE_ARRAYS = tuple(field.name for field in fields(Forest) if field.name != "roots")  # names of a single tree's arrays
 
 
 @kernel
-def is_preorder(roots, negative, after):
-    """Whether each tree's nodes are numbered so, every one the child of one before it. `after` takes where what lies
-    under a node ends."""
+def is_preorder(roots, negative, subtree_ends):
+    """Return True if the nodes of each tree are numbered in preorder; `subtree_ends` is a work array."""
     for tree in range(len(roots) - 1):
         begin, end = roots[tree], roots[tree + 1]
         for node in range(end - 1, begin - 1, -1):
-            after[node] = node + 1
+            subtree_ends[node] = node + 1
             if negative[node] != LEAF:
-                other = begin + negative[node]
-                if not node + 1 < other < end or after[node + 1] != other:
+                negative_child = begin + negative[node]
+                if not node + 1 < negative_child < end or subtree_ends[node + 1] != negative_child:
                     return False
-                after[node] = after[other]
-        if after[begin] != end:
+                subtree_ends[node] = subtree_ends[negative_child]
+        if subtree_ends[begin] != end:
             return False
     return True
 
 
 @fast_kernel
-def find_leaves(indptr, indices, data, roots, negative, sizes, ends, items, values, x, found):
-    """`Forest.leaves`, written into its last argument. `x` begins as zeros, and is left so but for the bias. Tree by
-    tree, so that a tree's weights stay near the processor."""
+def find_leaves(indptr, indices, data, roots, negative, sizes, ends, items, values, x, leaves):
+    """Write the leaf of each document in each tree into `leaves`; `x` is a work array of zeros.
+
+    The outer loop is over trees, so that the weights of a tree stay in the processor's cache.
+    """
     x[len(x) - 1] = 1
     for tree in range(len(roots) - 1):
         for doc in range(len(indptr) - 1):
@@ -128,15 +137,15 @@ def find_leaves(indptr, indices, data, roots, negative, sizes, ends, items, valu
                 for i in range(ends[node], ends[node + 1]):
                     margin += values[i] * x[items[i]]
                 node = node + 1 if margin >= 0 else roots[tree] + negative[node]
-            found[doc, tree] = node
+            leaves[doc, tree] = node
             for i in range(indptr[doc], indptr[doc + 1]):
                 x[indices[i]] = 0
 
 
 @kernel
 def add_votes(leaves, ends, items, values, totals, seen):
-    """Add up what the leaves of one document say of their labels, and list these; return how many. `totals` begin as
-    zeros."""
+    """Add the label shares of a document's leaves to `totals`, which is zero, list the labels in `seen`, and return
+    their number."""
     n = np.int64(0)
     for leaf in leaves:
         for i in range(ends[leaf], ends[leaf + 1]):
@@ -144,13 +153,13 @@ def add_votes(leaves, ends, items, values, totals, seen):
             if totals[label] == 0:
                 seen[n] = label
                 n += 1
-            totals[label] += values[i] + np.float32(1e-30)  # never 0, so that none is seen twice
+            totals[label] += values[i] + np.float32(1e-30)  # never 0, so that a label is listed once
     return n
 
 
 @kernel
 def rank_by_leaf_votes(leaves, ends, items, values, totals, seen, labels, scores):
-    """The best labels of each document by the mean of what its leaves say, written into the last two arguments."""
+    """Write the labels with the largest mean share in each document's leaves into `labels` and `scores`."""
     n_docs, n_trees = leaves.shape
     for doc in range(n_docs):
         n, n_top = add_votes(leaves[doc], ends, items, values, totals, seen), np.int64(0)
@@ -164,19 +173,12 @@ def rank_by_leaf_votes(leaves, ends, items, values, totals, seen, labels, scores
 
 @kernel
 def compute_label_shares(label, negative, sizes, ends, items, values, shares):
-    """Write which part of the documents at every node of one tree has a label, as far as its leaves remember it: an
-    inner node's documents are its children's."""
+    """Write the share of documents with a label at every node of one tree, computed from what its leaves store."""
     for node in range(len(shares) - 1, -1, -1):
         if negative[node] != LEAF:
             first, second = node + 1, negative[node]
-            together = shares[first] * sizes[first] + shares[second] * sizes[second]
-            shares[node] = together / (np.float64(sizes[first]) + sizes[second])
-            continue
-        low, high = ends[node], ends[node + 1]
-        while low < high:
-            middle = (low + high) // 2
-            if items[middle] < label:
-                low = middle + 1
-            else:
-                high = middle
-        shares[node] = values[low] if low < ends[node + 1] and items[low] == label else 0.0
+            n_with_label = shares[first] * sizes[first] + shares[second] * sizes[second]
+            shares[node] = n_with_label / (np.float64(sizes[first]) + sizes[second])
+        else:
+            place = ends[node] + np.searchsorted(items[ends[node] : ends[node + 1]], label)
+            shares[node] = values[place] if place < ends[node + 1] and items[place] == label else 0.0

@@ -1,9 +1,13 @@
-"""PfastreXML: FastXML with labels weighted by inverse propensity, and a classifier for rare labels that re-ranks. Jain,
-Prabhu, Varma: Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking & Other Missing Label
-Applications (KDD 2016).
+"""PfastreXML: FastXML with propensity-weighted labels and a re-ranking for rare labels.
 
-Differs from the authors' code in: what FastXML differs in. Differs from FastXML in: rare labels count more where
-documents are parted (PfastXML), and a label ranks higher the nearer the document is to the centre of the label's own.
+Paper: Jain, Prabhu, Varma: Extreme Multi-label Loss Functions for Recommendation, Tagging, Ranking & Other Missing
+Label Applications (KDD 2016).
+
+Idea: splits optimise the propensity-scored nDCG, in which a label l counts 1/p_l, so rare labels have more weight
+(PfastXML). The final score P^α B^(1−α) combines the score P of the forest with a tail classifier
+B = 1 / (1 + exp(γ/2 ‖x − μ_l‖²)), which is high near the centroid μ_l of the label's documents.
+
+Differs from the authors' code where FastXML does.
 """
 
 from __future__ import annotations
@@ -22,22 +26,36 @@ from xmtc.labels.propensity import PROPENSITIES, Propensity
 from xmtc.methods.instance_tree.base import InstanceTrees
 from xmtc.methods.instance_tree.model import MAX_GAMMA, RerankedForestModel
 
-PRESETS = {name: {"A": given.A, "B": given.B} for name, given in PROPENSITIES.items() if name != "default"}
+PRESETS = {name: {"A": model.A, "B": model.B} for name, model in PROPENSITIES.items() if name != "default"}
 
 
 @dataclass(frozen=True)
 class PfastreXML(InstanceTrees):
-    """FastXML with inverse propensities and a classifier for rare labels (Jain, Prabhu, Varma, KDD 2016)."""
+    """FastXML with inverse propensities and a classifier for rare labels (Jain, Prabhu, Varma, KDD 2016).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import PfastreXML
+    >>> texts = ["cats purr softly", "dogs bark loudly", "cats purr and meow", "dogs bark and growl"]
+    >>> classifier = Classifier(PfastreXML(n_trees=10)).fit(texts, [["cat"], ["dog"], ["cat"], ["dog"]])
+    >>> classifier.predict(["the dogs bark"])
+    [['dog', 'cat']]
+    """
 
     presets: ClassVar[Presets] = PRESETS
 
-    preset: str = param("", "propensities of a kind of data; A and B that are given win", choices=("", *PRESETS))
-    A: float = param(Propensity.A, "propensity: how much a label's frequency counts", low=0.0, high=10.0)
-    B: float = param(Propensity.B, "propensity: what is added to every frequency", low=1e-6, high=1e6)
-    alpha: float = param(0.8, "weight of the trees against the labels' centres", low=0.0, high=1.0, search=(0.5, 1.0))
+    preset: str = param(
+        "", "Propensity model of a kind of data; explicit values of A and B take precedence.", choices=("", *PRESETS)
+    )
+    A: float = param(Propensity.A, "Parameter A of the propensity model, the weight of frequency.", low=0.0, high=10.0)
+    B: float = param(Propensity.B, "Parameter B of the propensity model, added to every frequency.", low=1e-6, high=1e6)
+    alpha: float = param(
+        0.8, "Weight α of the trees against the tail classifier.", low=0.0, high=1.0, search=(0.5, 1.0)
+    )
     gamma: float = param(
         30.0,
-        "how fast a label fades with the distance from its centre",
+        "Parameter γ of the tail classifier, the decay of its score with the distance from the centroid.",
         low=0.0,
         high=MAX_GAMMA,
         search=(3, 100),
@@ -49,22 +67,22 @@ class PfastreXML(InstanceTrees):
         frequencies = np.bincount(data.Y.indices, minlength=data.n_labels)
         inverse = Propensity(A=self.A, B=self.B).inverse(frequencies, data.n_docs)
         forest = self.grow_forest(data, inverse / inverse[frequencies > 0].max(initial=1), run)
-        centres = csr_array(compute_label_centroids(data, frequencies).T)
+        centroids = csr_array(compute_label_centroids(data, frequencies).T)
         return RerankedForestModel(
             n_labels=data.n_labels,
             views=data.sizes,
             forest=forest,
             alpha=self.alpha,
             gamma=self.gamma,
-            starts=centres.indptr.astype(np.int64),
-            labels=centres.indices.astype(np.int32),
-            centres=centres.data,
-            squares=np.bincount(centres.indices, centres.data**2, data.n_labels).astype(np.float32),
+            starts=centroids.indptr.astype(np.int64),
+            labels=centroids.indices.astype(np.int32),
+            centres=centroids.data,
+            squares=np.bincount(centroids.indices, centroids.data**2, data.n_labels).astype(np.float32),
         )
 
 
 def compute_label_centroids(data: Dataset, frequencies: np.ndarray) -> csr_array:
-    """(n_labels, n_features) float32: the mean of the documents of each label, made of length 1 before."""
+    """Return the mean μ_l of the unit-length documents of each label, shape (n_labels, n_features)."""
     sums = csr_array(csc_array(data.Y).T @ normalise_rows(data.X))
     sums.data /= np.repeat(np.maximum(frequencies, 1), np.diff(sums.indptr)).astype(np.float32)
     return sums

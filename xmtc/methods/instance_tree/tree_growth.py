@@ -1,35 +1,29 @@
-"""How a tree over documents grows (FastXML, section 4): a node's documents are parted so that each side's ranking of
-labels suits its documents best, a sparse linear classifier learns which document goes where, and its word counts.
+"""Compiled growth of a tree over documents (FastXML, section 4).
 
-A tree is grown by one thread, in one compiled loop, from random numbers of its own: the number of threads changes
-nothing."""
+A node's documents are assigned to two sides so that the label ranking of each side has a high nDCG for its documents. A
+sparse linear classifier learns the sides, and its predictions divide the documents.
+
+One thread grows a tree with its own random generator, so the result does not depend on the number of threads.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from xmtc.core.numba_support import fast_kernel, kernel
+from xmtc.linear.coordinate_descent import next_random_state
 from xmtc.linear.l1_logistic import bound_gradients, solve_l1_logistic
 
-MIN_GAIN = 1e-6  # stop when the mean nDCG grows by less: the authors' value
+MIN_GAIN = 1e-6  # growth of the mean nDCG below which the assignment stops; the authors' value
 MAX_ROUNDS = 100
-EPS, MAX_STEPS, MAX_SWEEPS = 0.01, 10, 10  # of a node's classifier: the authors' values
-INITIAL_ENTRIES = 1 << 14  # entries of a tree to begin with
+EPS, MAX_STEPS, MAX_SWEEPS = 0.01, 10, 10  # options of a node's classifier; the authors' values
+INITIAL_ENTRIES = 1 << 14  # initial capacity for a tree's features and labels
 LEAF = -1
 
 
 @kernel
-def next_random(state):
-    """A xorshift generator."""
-    state ^= state << np.uint64(13)
-    state ^= state >> np.uint64(7)
-    state ^= state << np.uint64(17)
-    return state
-
-
-@kernel
 def sort_by_key_descending(keys, items, n):
-    """Shell's sort of the first n items: the largest key first, equal ones by number."""
+    """Sort the first n items in place by descending key, then by number; Shell sort, fast on nearly sorted input."""
     gap = 1
     while gap < n // 3:
         gap = 3 * gap + 1
@@ -47,27 +41,29 @@ def sort_by_key_descending(keys, items, n):
 
 
 @kernel
-def list_labels(docs, indptr, labels, sums, found):
-    """List the labels of some documents; return how many. `sums` begin as zeros, and are left so."""
+def list_labels(docs, indptr, labels, sums, distinct):
+    """List the distinct labels of some documents and return their number; `sums` is a work array of zeros."""
     n = np.int64(0)
     for doc in docs:
         for i in range(indptr[doc], indptr[doc + 1]):
             if sums[labels[i]] == 0:
                 sums[labels[i]] = 1
-                found[n] = labels[i]
+                distinct[n] = labels[i]
                 n += 1
     for i in range(n):
-        sums[found[i]] = 0
+        sums[distinct[i]] = 0
     return n
 
 
 @kernel
-def partition_by_ndcg(docs, indptr, labels, gains, discounts, signs, rankings, sums, leaning):
-    """Give each document the side whose ranking of labels has the higher nDCG for it, then rank the labels of each side
-    anew, and so on (FastXML, algorithm 2). `signs` hold the sides, +1 and −1, random at first. The gain of a label in a
-    document is its weight divided by the best DCG that the document allows. `rankings` and `sums` have a row for each
-    side; `sums` and `leaning` begin as zeros and are left so. Returns the number of documents on the side +1."""
-    n_found, n_positive, last = list_labels(docs, indptr, labels, leaning, rankings[0]), np.int64(0), -1.0
+def partition_by_ndcg(docs, indptr, labels, gains, discounts, signs, rankings, sums, balance):
+    """Alternate between ranking the labels of each side and moving documents to the better side (algorithm 2).
+
+    `signs` has the sides δ, +1 and −1, random at first. The gain of a label in a document is its weight divided by the
+    ideal DCG of the document. `rankings` (r⁻ and r⁺) and `sums` have a row for each side. `sums` and `balance` are work
+    arrays of zeros. Returns the number of documents on side +1.
+    """
+    n_found, n_positive, last_ndcg = list_labels(docs, indptr, labels, balance, rankings[0]), np.int64(0), -1.0
     for i in range(n_found):
         rankings[1, i] = rankings[0, i]
     for _ in range(MAX_ROUNDS):
@@ -78,29 +74,32 @@ def partition_by_ndcg(docs, indptr, labels, gains, discounts, signs, rankings, s
         ndcg = 0.0
         for side in range(2):
             ranking = rankings[side]
-            sort_by_key_descending(sums[side], ranking, n_found)  # which is quick, once it is nearly in order
+            sort_by_key_descending(sums[side], ranking, n_found)
             for rank in range(n_found):
                 label = ranking[rank]
-                leaning[label] += discounts[rank] if side else -discounts[rank]
+                balance[label] += discounts[rank] if side else -discounts[rank]
                 ndcg += discounts[rank] * sums[side, label] / len(docs)
                 sums[side, label] = 0
-        n_positive = assign_sides(docs, indptr, labels, gains, leaning, signs)
+        n_positive = assign_sides(docs, indptr, labels, gains, balance, signs)
         for i in range(n_found):
-            leaning[rankings[0, i]] = 0
-        if ndcg - last < MIN_GAIN:
+            balance[rankings[0, i]] = 0
+        if ndcg - last_ndcg < MIN_GAIN:
             break
-        last = ndcg
+        last_ndcg = ndcg
     return n_positive
 
 
 @kernel
-def assign_sides(docs, indptr, labels, gains, leaning, signs):
-    """Put each document on the side to which its labels lean, if they lean at all; return how many are on +1."""
+def assign_sides(docs, indptr, labels, gains, balance, signs):
+    """Move each document to the side with the higher nDCG, leave it on a tie, and return the number on side +1.
+
+    `balance` is the discount of each label in r⁺ minus that in r⁻.
+    """
     n_positive = np.int64(0)
     for position in range(len(docs)):
         gain = 0.0
         for i in range(indptr[docs[position]], indptr[docs[position] + 1]):
-            gain += gains[i] * leaning[labels[i]]
+            gain += gains[i] * balance[labels[i]]
         if gain != 0:
             signs[position] = 1 if gain > 0 else -1
         n_positive += signs[position] > 0
@@ -109,12 +108,14 @@ def assign_sides(docs, indptr, labels, gains, leaning, signs):
 
 @kernel
 def build_columns(indptr, indices, data, docs, place, columns, n_columns, starts, rows, values):
-    """The documents column by column, and a last column of ones, the bias. `place` holds for each of the columns how
-    many entries it has, and is left as zeros; other columns are left out."""
+    """Write the documents in column order, with a last column of ones for the bias.
+
+    `place` has the number of entries of each column in `columns`, is 0 for columns to leave out, and is reset to zeros.
+    """
     starts[0] = 0
     for j in range(n_columns):
         starts[j + 1] = starts[j] + place[columns[j]]
-        place[columns[j]] = starts[j] + 1  # one more than where its next entry goes, because 0 means left out
+        place[columns[j]] = starts[j] + 1  # position of its next entry + 1, because 0 means that it is left out
     for position in range(len(docs)):
         for i in range(indptr[docs[position]], indptr[docs[position] + 1]):
             at = place[indices[i]] - 1
@@ -131,8 +132,10 @@ def build_columns(indptr, indices, data, docs, place, columns, n_columns, starts
 
 @kernel
 def list_useful_columns(indptr, indices, data, docs, signs, costs, against, in_favour, place, columns):
-    """List the columns whose weight may be other than 0, count their entries in `place`, and return how many columns
-    and entries there are. Everything else begins as zeros and is left so."""
+    """List the columns whose weight may be non-zero, count their entries in `place`, and return both numbers.
+
+    `against` and `in_favour` are work arrays of zeros.
+    """
     n_seen, n, n_entries = bound_gradients(indptr, indices, data, docs, signs, costs, against, in_favour, columns), 0, 0
     for number in range(n_seen):
         column = columns[number]
@@ -152,22 +155,25 @@ def list_useful_columns(indptr, indices, data, docs, signs, costs, against, in_f
 
 
 @kernel
-def split_node(X, Y, docs, C, discounts, state, room):
-    """Divide the documents of a node in place, those on the side +1 first. Returns how many they are, 0 or all if no
-    division was found, the columns and weights of the classifier, the bias last, and the new random state."""
+def split_node(X, Y, docs, C, discounts, state, work):
+    """Reorder the documents of a node in place, those on side +1 first.
+
+    Returns their number, which is 0 or all if there is no split, the columns and weights of the classifier with the
+    bias last, and the new random state.
+    """
     indptr, indices, data = X
-    against, in_favour, place, columns, rankings, sums, leaning = room
+    against, in_favour, place, columns, rankings, sums, balance = work
     n, n_features = len(docs), len(place) - 1
     signs, costs = np.empty(n, np.int8), np.empty(n)
     for position in range(n):
-        state = next_random(state)
+        state = next_random_state(state)
         signs[position] = 1 if state & np.uint64(1 << 32) else -1
-    n_positive = partition_by_ndcg(docs, *Y, discounts, signs, rankings, sums, leaning)
+    n_positive = partition_by_ndcg(docs, *Y, discounts, signs, rankings, sums, balance)
     used, w = columns[:0], costs[:0]
     if n_positive == 0 or n_positive == n:
         return n_positive, used, w, state
 
-    for position in range(n):  # both sides weigh the same, so that the classifier is not all for the larger one
+    for position in range(n):  # both sides have the same total weight, so the classifier does not ignore the smaller
         costs[position] = C * n / (n_positive if signs[position] > 0 else n - n_positive)
     n_columns, n_entries = list_useful_columns(
         indptr, indices, data, docs, signs, costs, against, in_favour, place, columns
@@ -183,7 +189,7 @@ def split_node(X, Y, docs, C, discounts, state, room):
 
 @fast_kernel
 def compute_float32_margins(starts, rows, values, w, n_rows):
-    """The margins as a walk down the tree will have them, in float32: a document may lie on the very border."""
+    """Return the margins in float32, as prediction computes them, so that borderline documents take the same side."""
     margins = np.zeros(n_rows, np.float32)
     for j in range(len(w)):
         weight = np.float32(w[j])
@@ -195,7 +201,7 @@ def compute_float32_margins(starts, rows, values, w, n_rows):
 
 @kernel
 def reorder_by_margin(docs, margins):
-    """Put the documents with a margin of 0 or more first, all else in order; return how many they are."""
+    """Move documents with a margin of at least 0 to the front, keep the order otherwise, and return their number."""
     n, rest = 0, np.empty(len(docs), docs.dtype)
     for position in range(len(docs)):
         if margins[position] >= 0:
@@ -209,80 +215,83 @@ def reorder_by_margin(docs, margins):
 
 
 @kernel
-def select_leaf_labels(docs, indptr, labels, max_labels, found, sums):
-    """The mean of the documents' labels, left in `sums`; list the `most` best in `found`, in the order of their
-    numbers, and return how many. All sums but these are zeros before and after."""
-    n_found = list_labels(docs, indptr, labels, sums, found)
+def select_leaf_labels(docs, indptr, labels, max_labels, selected, shares):
+    """Write the most frequent labels of a leaf's documents, in ascending order, and return their number.
+
+    `shares` is zero before, and has the shares of the selected labels after.
+    """
+    n_found = list_labels(docs, indptr, labels, shares, selected)
     for doc in docs:
         for i in range(indptr[doc], indptr[doc + 1]):
-            sums[labels[i]] += 1 / len(docs)
-    sort_by_key_descending(sums, found, n_found)
+            shares[labels[i]] += 1 / len(docs)
+    sort_by_key_descending(shares, selected, n_found)
     for i in range(max_labels, n_found):
-        sums[found[i]] = 0
+        shares[selected[i]] = 0
     n = min(max_labels, n_found)
-    for i in range(1, n):  # an insertion sort, which is quick for the few labels of a leaf
-        label, at = found[i], i
-        while at > 0 and found[at - 1] > label:
-            found[at] = found[at - 1]
+    for i in range(1, n):  # insertion sort, fast for the few labels of a leaf
+        label, at = selected[i], i
+        while at > 0 and selected[at - 1] > label:
+            selected[at] = selected[at - 1]
             at -= 1
-        found[at] = label
+        selected[at] = label
     return n
 
 
 @kernel
 def enlarge_array(array, size):
-    """With room for `size` entries and as many more."""
+    """Return the array if it has `size` entries, else a copy with twice that size."""
     if size <= len(array):
         return array
-    wider = np.empty(2 * size, array.dtype)
+    enlarged = np.empty(2 * size, array.dtype)
     for i in range(len(array)):
-        wider[i] = array[i]
-    return wider
+        enlarged[i] = array[i]
+    return enlarged
 
 
 @kernel
 def grow_tree(X, Y, discounts, n_features, C, max_leaf, max_leaf_labels, state):
-    """The arrays of one tree, as in Forest, its nodes in preorder."""
+    """Return the arrays TREE_ARRAYS of one tree, with its nodes in preorder."""
     n_docs, n_labels = len(X[0]) - 1, len(discounts)
     docs = np.arange(n_docs)
     by_column = np.zeros((2, n_features + 1))
     place, columns = np.zeros(n_features + 1, np.int64), np.empty(n_features + 1, np.int32)
     rankings, by_label = np.empty((2, n_labels), np.int32), np.zeros((3, n_labels))
-    found, sums = rankings[0], by_label[0]
-    room = by_column[0], by_column[1], place, columns, rankings, by_label[:2], by_label[2]
+    leaf_labels, shares = rankings[0], by_label[0]
+    work = by_column[0], by_column[1], place, columns, rankings, by_label[:2], by_label[2]
 
     negative, sizes = np.empty(2 * n_docs, np.int32), np.empty(2 * n_docs, np.int32)
     ends = np.zeros(2 * n_docs + 1, np.int64)
     items, values = np.empty(INITIAL_ENTRIES, np.int32), np.empty(INITIAL_ENTRIES, np.float32)
-    waiting = np.empty((n_docs + 1, 3), np.int64)  # begin and end of a node's documents, and whose negative child it is
-    waiting[0, 0], waiting[0, 1], waiting[0, 2] = 0, n_docs, LEAF
-    n_waiting, node = 1, 0
-    while n_waiting:
-        n_waiting -= 1
-        begin, end, parent = waiting[n_waiting]
+    # stack of nodes to grow: begin and end of its documents, and its parent if it is a negative child (else LEAF)
+    stack = np.empty((n_docs + 1, 3), np.int64)
+    stack[0, 0], stack[0, 1], stack[0, 2] = 0, n_docs, LEAF
+    n_stacked, node = 1, 0
+    while n_stacked:
+        n_stacked -= 1
+        begin, end, parent = stack[n_stacked]
         if parent != LEAF:
             negative[parent] = node
-        here, size = docs[begin:end], ends[node]
-        n_first = np.int64(0)
+        node_docs, size = docs[begin:end], ends[node]
+        n_positive = np.int64(0)
         if end - begin > max_leaf:
-            n_first, used, w, state = split_node(X, Y, here, C, discounts, state, room)
-        if 0 < n_first < end - begin:
+            n_positive, used, w, state = split_node(X, Y, node_docs, C, discounts, state, work)
+        if 0 < n_positive < end - begin:
             items, values = enlarge_array(items, size + len(w)), enlarge_array(values, size + len(w))
             for j in range(len(w)):
                 if np.float32(w[j]) != 0:
                     items[size], values[size] = used[j], w[j]
                     size += 1
-            waiting[n_waiting, 0], waiting[n_waiting, 1], waiting[n_waiting, 2] = begin + n_first, end, node
-            waiting[n_waiting + 1, 0], waiting[n_waiting + 1, 1] = begin, begin + n_first
-            waiting[n_waiting + 1, 2] = LEAF
-            n_waiting += 2
+            stack[n_stacked, 0], stack[n_stacked, 1], stack[n_stacked, 2] = begin + n_positive, end, node
+            stack[n_stacked + 1, 0], stack[n_stacked + 1, 1] = begin, begin + n_positive
+            stack[n_stacked + 1, 2] = LEAF
+            n_stacked += 2
         else:
             negative[node] = LEAF
-            n_kept = select_leaf_labels(here, Y[0], Y[1], max_leaf_labels, found, sums)
+            n_kept = select_leaf_labels(node_docs, Y[0], Y[1], max_leaf_labels, leaf_labels, shares)
             items, values = enlarge_array(items, size + n_kept), enlarge_array(values, size + n_kept)
             for i in range(n_kept):
-                items[size], values[size] = found[i], sums[found[i]]
-                sums[found[i]] = 0
+                items[size], values[size] = leaf_labels[i], shares[leaf_labels[i]]
+                shares[leaf_labels[i]] = 0
                 size += 1
         sizes[node], ends[node + 1] = end - begin, size
         node += 1

@@ -1,8 +1,14 @@
-"""Bonsai: shallow label trees of many children, grown by k-means without balance. Khandagale, Xiao, Babbar: Bonsai -
-Diverse and Shallow Trees for Extreme Multi-label Classification (2019; Machine Learning 2020).
+"""Bonsai: shallow and wide label trees, built by unbalanced k-means.
 
-Differs from the authors' code in: the solver, as in Parabel. Differs from Parabel in: a node has up to 100 children of
-unequal size, so that a tree is two or three levels deep; labels may be clustered by the labels they occur with.
+Paper: Khandagale, Xiao, Babbar: Bonsai - Diverse and Shallow Trees for Extreme Multi-label Classification (2019;
+Machine Learning 2020).
+
+Idea: a node has up to K = 100 children of unequal size, so a tree has two or three levels, and an error near the root
+costs less than in the deep trees of Parabel. Labels are represented by their documents (the paper's input space), by
+the labels they occur with (output space) or by both (joint space), and clustered by k-means without a balance
+constraint.
+
+Differs from the authors' code in the solver, as Parabel does.
 """
 
 from __future__ import annotations
@@ -27,15 +33,25 @@ LABEL_SPACES = {
 
 @dataclass(frozen=True)
 class Bonsai(LinearLabelTrees):
-    """Shallow label trees of many children, grown by unbalanced k-means (Khandagale et al. 2019)."""
+    """Shallow and wide label trees, built by unbalanced k-means (Khandagale et al. 2019).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import Bonsai
+    >>> texts = ["cats purr softly", "dogs bark loudly", "cats purr and meow", "dogs bark and growl"]
+    >>> classifier = Classifier(Bonsai()).fit(texts, [["cat"], ["dog"], ["cat"], ["dog"]])
+    >>> classifier.predict(["the dogs bark"])
+    [['dog', 'cat']]
+    """
 
     quick_parameters: ClassVar[dict[str, Any]] = {"max_leaf": 8, "arity": 5}
 
-    arity: int = param(100, "children of a node at most", low=2)
-    max_depth: int = param(3, "levels at most, the labels' own included", low=1, high=64)
+    arity: int = param(100, "Maximum number of children K of a node.", low=2)
+    max_depth: int = param(3, "Maximum depth of a tree, including the level of the labels.", low=1, high=64)
     space: str = param(
         "input",
-        "cluster labels by their documents, companions, or both",
+        "Label representation for clustering: documents (input), co-occurring labels (output) or both (joint).",
         choices=tuple(LABEL_SPACES),
         search=tuple(LABEL_SPACES),
     )

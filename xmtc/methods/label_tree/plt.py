@@ -1,9 +1,14 @@
-"""PLT: probabilistic label trees with logistic classifiers, so that scores are probabilities. Jasinska, Dembczyński,
-Busa-Fekete, Pfannschmidt, Klerx, Hüllermeier: Extreme F-measure Maximization using Sparse Probability Estimates (ICML
-2016), with trees grown as Parabel's, after napkinXC (Jasinska-Kobus et al. 2020).
+"""PLT: probabilistic label trees with logistic classifiers.
 
-Differs from napkinXC in: batch dual coordinate descent instead of LIBLINEAR or SGD. Differs from Parabel in: logistic
-loss, one tree, and nodes of `arity` children, each so many levels of a binary tree made one.
+Paper: Jasinska, Dembczyński, Busa-Fekete, Pfannschmidt, Klerx, Hüllermeier: Extreme F-measure Maximization using
+Sparse Probability Estimates (ICML 2016). The trees are built like those of Parabel, as napkinXC does (Jasinska-Kobus
+et al. 2020).
+
+Idea: a logistic classifier for each node estimates the probability that a document has a label below the node, given
+that it has one below the parent. By the chain rule, the product along a path is the probability of the label.
+
+Differs from napkinXC in the solver: batch dual coordinate descent instead of LIBLINEAR or SGD. Differs from Parabel in
+the logistic loss, a single tree, and nodes with up to `arity` children, each made of several levels of a binary tree.
 """
 
 from __future__ import annotations
@@ -14,24 +19,33 @@ from typing import Any, ClassVar
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
 from xmtc.core.run import Run
-from xmtc.labels.streaming_kmeans import build_label_vectors
-from xmtc.labels.tree import build_balanced_trees, compress_tree
 from xmtc.linear.model import TreeModel
 from xmtc.methods.label_tree.base import ARITIES, LinearLabelTrees
 
 
 @dataclass(frozen=True)
 class PLT(LinearLabelTrees):
-    """Probabilistic label trees with logistic classifiers (Jasinska et al., ICML 2016)."""
+    """Probabilistic label trees with logistic classifiers (Jasinska et al., ICML 2016).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import PLT
+    >>> texts = ["cats purr softly", "dogs bark loudly", "cats purr and meow", "dogs bark and growl"]
+    >>> classifier = Classifier(PLT(arity=4)).fit(texts, [["cat"], ["dog"], ["cat"], ["dog"]])
+    >>> classifier.predict(["the dogs bark"])
+    [['dog', 'cat']]
+    """
 
     loss: ClassVar[str] = "logistic"
     quick_parameters: ClassVar[dict[str, Any]] = {"max_leaf": 8, "arity": 4}
 
-    n_trees: int = param(1, "trees, each grown from its own random start", low=1, high=1000)
-    C: float = param(10.0, "weight of the loss against the regulariser", low=1e-6, high=1e9, search=(1, 100), log=True)
-    arity: int = param(16, "children of an inner node at most", choices=ARITIES)
+    n_trees: int = param(1, "Number of trees, each built from its own random seed.", low=1, high=1000)
+    C: float = param(
+        10.0, "Weight C of the loss against the regulariser.", low=1e-6, high=1e9, search=(1, 100), log=True
+    )
+    arity: int = param(16, "Maximum number of children of an inner node.", choices=ARITIES)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         data = data.drop_zero_weights()
-        binary = build_balanced_trees(build_label_vectors(data, run), self.max_leaf, self.seeds, run)
-        return self.train(data, [compress_tree(tree, self.arity.bit_length() - 1) for tree in binary], run)
+        return self.train(data, self.build_trees(data, self.arity, run), run)

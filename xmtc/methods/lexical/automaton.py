@@ -1,9 +1,11 @@
-"""All names found in one pass over a text. Aho, Corasick: Efficient String Matching: An Aid to Bibliographic Search
-(CACM 1975), with words in the place of letters.
+"""Aho-Corasick automaton over words, which finds all label names in one pass over a text.
 
-A node of the trie stands for the beginning of some names. Nodes are numbered by their depth, so that links lead to
-smaller numbers; children are found in one hash table of (node, word), because a node may have any of a million words
-after it."""
+Paper: Aho, Corasick: Efficient String Matching: An Aid to Bibliographic Search (CACM 1975), with words instead of
+characters.
+
+A node of the trie is a prefix of some names. Nodes are numbered by depth, so that failure links lead to smaller
+numbers. One hash table of (node, word) has the children, because a node may be followed by any of a million words.
+"""
 
 from __future__ import annotations
 
@@ -19,50 +21,50 @@ from xmtc.features.words import UNKNOWN_ID
 from xmtc.storage.form import Form, array
 
 ROOT = 0
-EMPTY_SLOT = -1  # an empty slot of the hash table
-MIN_TABLE_SLOTS = 16  # slots
-MAX_LABELS_PER_NAME = 100  # labels; a name that more of them have says nothing, and would be found for all of them
+EMPTY_SLOT = -1
+MIN_TABLE_SLOTS = 16
+MAX_LABELS_PER_NAME = 100  # a name of more labels is ignored, because it does not tell them apart
 
 
 class NameMatches(NamedTuple):
-    """Labels whose names occur in documents; each (document, label) once, documents in their order."""
+    """Labels whose names occur in documents: one entry per (document, label), in the order of the documents."""
 
     docs: np.ndarray  # (n,) int32
     labels: np.ndarray  # (n,) int32
-    counts: np.ndarray  # (n,) int32, how often one of the label's names occurs
-    covered: np.ndarray  # (n,) int32, how many of these are within a longer name of any label
-    first: np.ndarray  # (n,) int32, words before the first of them
-    lengths: np.ndarray  # (n,) int32, words of the longest of its names that occurs
-    shared: np.ndarray  # (n,) int32, labels that have the same name; of several names, the fewest
-    preferred: np.ndarray  # (n,) int32, 1 if its preferred name occurs
-
-    def at(self, index: np.ndarray) -> NameMatches:
-        return NameMatches(*(part[index] for part in self))
+    counts: np.ndarray  # (n,) int32, number of occurrences of the label's names
+    covered: np.ndarray  # (n,) int32, number of these inside a longer name of any label
+    first: np.ndarray  # (n,) int32, number of words before the first occurrence
+    lengths: np.ndarray  # (n,) int32, number of words of the longest name that occurs
+    shared: np.ndarray  # (n,) int32, number of labels with the same name; the minimum over the names that occur
+    preferred: np.ndarray  # (n,) int32, 1 if the preferred name occurs
 
 
 @dataclass(frozen=True)
 class AhoCorasickAutomaton(Form):
-    keys: np.ndarray = array(np.int64)  # a power of two long; node << 32 | word, or FREE
-    children: np.ndarray = array(np.int32)  # of each key
-    fail: np.ndarray = array(np.int32)  # (n_nodes,) the longest end of what a node stands for that is a node itself
-    ends: np.ndarray = array(np.int32)  # (n_nodes,) the longest one that is a name, the node itself included; or ROOT
-    depths: np.ndarray = array(np.int32)  # (n_nodes,) words of what it stands for
-    offsets: np.ndarray = array(np.int64)  # (n_nodes + 1,) the labels that are called so: offsets[i]:offsets[i + 1]
+    """Trie of label names with failure links."""
+
+    keys: np.ndarray = array(np.int64)  # hash table, its size is a power of two; node << 32 | word, or EMPTY_SLOT
+    children: np.ndarray = array(np.int32)  # child node of each key
+    fail: np.ndarray = array(np.int32)  # (n_nodes,) failure link: node of the longest proper suffix that is in the trie
+    ends: np.ndarray = array(np.int32)  # (n_nodes,) longest suffix that is a name, or the node itself; ROOT if none
+    depths: np.ndarray = array(np.int32)  # (n_nodes,) number of words of the prefix
+    offsets: np.ndarray = array(np.int64)  # (n_nodes + 1,) node i is a name of labels[offsets[i]:offsets[i + 1]]
     labels: np.ndarray = array(np.int32)
-    preferred: np.ndarray = array(np.bool_)  # whether it is the preferred name of that label
+    preferred: np.ndarray = array(np.bool_)  # whether it is the preferred name of the label
 
     @classmethod
     def from_names(cls, names: LabelNames) -> AhoCorasickAutomaton:
+        """Build the automaton of label names."""
         tokens = names.tokens
         begins, lengths = tokens.offsets[:-1], tokens.lengths
         lengths = np.where(tokens.ids[begins] == UNKNOWN_ID, 0, lengths)  # a name without a word
-        n_most = int(lengths.sum()) + 1
-        keys = np.full(max(MIN_TABLE_SLOTS, 1 << (2 * n_most - 1).bit_length()), EMPTY_SLOT, np.int64)
+        max_nodes = int(lengths.sum()) + 1
+        keys = np.full(max(MIN_TABLE_SLOTS, 1 << (2 * max_nodes - 1).bit_length()), EMPTY_SLOT, np.int64)
         children = np.zeros(len(keys), np.int32)
-        parents, words, depths = (np.zeros(n_most, np.int32) for _ in range(3))
+        parents, words, depths = (np.zeros(max_nodes, np.int32) for _ in range(3))
         nodes = np.zeros(len(lengths), np.int32)
         n = build_trie(tokens.ids, begins, lengths, keys, children, parents, words, depths, nodes)
-        if 4 * n <= len(keys):  # names share beginnings: a smaller table will do
+        if 4 * n <= len(keys):  # names share prefixes, so a smaller table is enough
             keys, children = shrink_table(keys, children, n)
         offsets, labels, preferred = list_node_labels(nodes, names, n)
         fail, ends = np.zeros(n, np.int32), np.zeros(n, np.int32)
@@ -70,15 +72,15 @@ class AhoCorasickAutomaton(Form):
         return cls(keys, children, fail, ends, depths[:n].copy(), offsets, labels, preferred)
 
     def find_longest_names(self, tokens: Tokens) -> tuple[np.ndarray, int]:
-        """(n_tokens,) int32, the node of the longest name that ends at each token, ROOT where none does; and how many
-        times a label is called by a name, at the most."""
-        found = np.empty(len(tokens.ids), np.int32)
+        """Return the node of the longest name that ends at each token, or ROOT, and the number of label occurrences."""
+        longest = np.empty(len(tokens.ids), np.int32)
         n_hits = search_longest_names(
-            self.keys, self.children, self.fail, self.ends, self.offsets, tokens.ids, tokens.offsets, found
+            self.keys, self.children, self.fail, self.ends, self.offsets, tokens.ids, tokens.offsets, longest
         )
-        return found, n_hits
+        return longest, n_hits
 
     def find_matches(self, tokens: Tokens, n_labels: int) -> NameMatches:
+        """Return the labels whose names occur in each document, with statistics of the occurrences."""
         longest, n_hits = self.find_longest_names(tokens)
         parts = [np.zeros(n_hits, np.int32) for _ in NameMatches._fields]
         places = np.full(n_labels, EMPTY_SLOT, np.int64)
@@ -87,51 +89,53 @@ class AhoCorasickAutomaton(Form):
         return NameMatches(*(part[:n].copy() for part in parts))
 
     def mark_name_tokens(self, tokens: Tokens, label: int) -> np.ndarray:
-        """(n_tokens,) bool, the tokens of a document that are part of a name of a label."""
+        """Return a mask of the tokens that are part of a name of a label, shape (n_tokens,)."""
         longest, _ = self.find_longest_names(tokens)
-        found = np.zeros(len(longest), bool)
+        is_in_name = np.zeros(len(longest), bool)
         for position, node in enumerate(longest.tolist()):
             while node != ROOT:
                 if label in self.labels[self.offsets[node] : self.offsets[node + 1]]:
-                    found[position - self.depths[node] + 1 : position + 1] = True
+                    is_in_name[position - self.depths[node] + 1 : position + 1] = True
                 node = int(self.ends[self.fail[node]])
-        return found
+        return is_in_name
 
     def check_sizes(self, n_labels: int) -> None:
-        """Refuse what a walk would not come to an end in, or leave."""
+        """Raise an error if a search would read out of bounds or not terminate."""
         n = len(self.fail)
         numbers = np.arange(n)
         if not n or len(self.ends) != n or len(self.depths) != n or len(self.offsets) != n + 1:
-            raise ValueError("its names have no whole tree")
+            raise ValueError("fail, ends, depths and offsets of the names do not have the same number of nodes")
         if (self.fail < 0).any() or (self.fail[1:] >= numbers[1:]).any() or self.fail[ROOT] != ROOT:
-            raise ValueError("its links lead in a circle")
+            raise ValueError("fail has a link that does not lead to an earlier node")
         if (self.ends < 0).any() or (self.ends > numbers).any():
-            raise ValueError("its links lead to no name")
-        if len(self.keys).bit_count() != 1 or len(self.children) != len(self.keys) or (self.keys != EMPTY_SLOT).all():
-            raise ValueError("its table of words has no free slot")
+            raise ValueError("ends has a link to a later node")
+        if len(self.keys).bit_count() != 1 or len(self.children) != len(self.keys):
+            raise ValueError("keys and children do not have the same length, a power of two")
+        if (self.keys != EMPTY_SLOT).all():
+            raise ValueError("keys has no empty slot")
         if self.children.min() < 0 or self.children.max() >= n:
-            raise ValueError("its table of words points beyond the names")
+            raise ValueError("children has a node that does not exist")
         depths = self.depths
         parents = self.keys[self.keys != EMPTY_SLOT] >> 32
         if depths[ROOT] != 0 or (parents >= n).any() or (parents < 0).any():
-            raise ValueError("its names are of no known length")
+            raise ValueError("keys has a node that does not exist, or the depth of the root is not 0")
         if (depths[self.children[self.keys != EMPTY_SLOT]] != depths[parents] + 1).any():
-            raise ValueError("its names are longer than their beginnings by more than a word")
+            raise ValueError("depths of a child is not that of its parent + 1")
         if depths.min() < 0 or (depths[self.fail] > depths).any() or (depths[self.ends] > depths).any():
-            raise ValueError("its links lead to longer names")
+            raise ValueError("fail or ends has a link to a deeper node")
         self._check_entries(n_labels)
 
     def _check_entries(self, n_labels: int) -> None:
         if not is_offset_array(self.offsets, len(self.fail), len(self.labels)):
-            raise ValueError("its names are not those of its labels")
+            raise ValueError("offsets does not ascend from 0 to the number of labels")
         if len(self.preferred) != len(self.labels):
-            raise ValueError("it does not say of all names whether they are preferred")
+            raise ValueError("preferred and labels do not have the same length")
         if self.labels.min(initial=0) < 0 or self.labels.max(initial=-1) >= n_labels:
-            raise ValueError("it has names of labels that are not there")
+            raise ValueError(f"labels of the names are out of range; expected numbers below {n_labels}")
 
 
 def list_node_labels(nodes: np.ndarray, names: LabelNames, n_nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which labels each node is a name of, each once, and whether it is their preferred one."""
+    """Return offsets, the labels of which each node is a name, and whether it is the preferred name."""
     order = np.lexsort((~names.preferred, names.labels, nodes))
     order = order[nodes[order] != ROOT]
     owners, labels = nodes[order], names.labels[order]
@@ -144,17 +148,17 @@ def list_node_labels(nodes: np.ndarray, names: LabelNames, n_nodes: int) -> tupl
 
 
 def shrink_table(keys: np.ndarray, children: np.ndarray, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same table with fewer free slots."""
-    fewer = np.full(max(MIN_TABLE_SLOTS, 1 << (2 * n_nodes - 1).bit_length()), EMPTY_SLOT, np.int64)
-    moved = np.zeros(len(fewer), np.int32)
-    taken = keys != EMPTY_SLOT
-    insert_keys(keys[taken], children[taken], fewer, moved)
-    return fewer, moved
+    """Return a copy of the hash table with fewer empty slots."""
+    new_keys = np.full(max(MIN_TABLE_SLOTS, 1 << (2 * n_nodes - 1).bit_length()), EMPTY_SLOT, np.int64)
+    new_children = np.zeros(len(new_keys), np.int32)
+    is_used = keys != EMPTY_SLOT
+    insert_keys(keys[is_used], children[is_used], new_keys, new_children)
+    return new_keys, new_children
 
 
 @kernel
 def find_slot(keys, key):
-    """Where a key stands in the table, or the free slot where it would."""
+    """Return the slot of a key in the hash table, or the empty slot where it belongs."""
     mask = np.uint64(len(keys) - 1)
     h = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     slot = (h >> np.uint64(29)) & mask
@@ -169,22 +173,24 @@ def encode_key(node, word):
 
 
 @kernel
-def insert_keys(keys, children, table, moved):
+def insert_keys(keys, children, new_keys, new_children):
     for i in range(len(keys)):
-        slot = find_slot(table, keys[i])
-        table[slot], moved[slot] = keys[i], children[i]
+        slot = find_slot(new_keys, keys[i])
+        new_keys[slot], new_children[slot] = keys[i], children[i]
 
 
 @kernel
 def build_trie(ids, begins, lengths, keys, children, parents, words, depths, nodes):
-    """Make a node of every beginning of a name, the shortest ones first; returns how many there are. `nodes` begins as
-    the ROOT of all names and ends as the node of each."""
-    n, depth, is_left = np.int64(1), np.int64(0), True
-    while is_left:
-        is_left = False
+    """Add a node for every prefix of a name, by ascending depth, and return the number of nodes.
+
+    `nodes` has ROOT for every name before, and the node of the name after.
+    """
+    n, depth, has_more_words = np.int64(1), np.int64(0), True
+    while has_more_words:
+        has_more_words = False
         for i in range(len(nodes)):
             if lengths[i] > depth:
-                is_left = True
+                has_more_words = True
                 word = ids[begins[i] + depth]
                 key = encode_key(nodes[i], word)
                 slot = find_slot(keys, key)
@@ -199,7 +205,7 @@ def build_trie(ids, begins, lengths, keys, children, parents, words, depths, nod
 
 @kernel
 def find_next_node(keys, children, fail, node, word):
-    """Where a word leads: to a child of the node, or of the longest end of it that has such a child."""
+    """Return the node after reading a word: the child of the node, or of its longest suffix that has such a child."""
     while True:
         slot = find_slot(keys, encode_key(node, word))
         if keys[slot] != EMPTY_SLOT:
@@ -211,7 +217,7 @@ def find_next_node(keys, children, fail, node, word):
 
 @kernel
 def build_failure_links(keys, children, parents, words, is_name, fail, ends):
-    """The links of every node, those of smaller depth first, which are all that they need."""
+    """Write the links of every node in the order of depth, because links depend on those of smaller depth."""
     for node in range(1, len(fail)):
         if parents[node] != ROOT:
             fail[node] = find_next_node(keys, children, fail, fail[parents[node]], words[node])
@@ -220,7 +226,7 @@ def build_failure_links(keys, children, parents, words, is_name, fail, ends):
 
 @kernel
 def search_longest_names(keys, children, fail, ends, offsets, ids, doc_offsets, longest):
-    """`Automaton.longest`, written into its last argument; returns the number of hits."""
+    """Write the longest name that ends at each token, and return the number of label occurrences."""
     n_hits = np.int64(0)
     for doc in range(len(doc_offsets) - 1):
         node = np.int32(ROOT)
@@ -239,15 +245,17 @@ def collect_matches(
     ends, fail, depths, offsets, labels, is_preferred, longest, doc_offsets, places,
     docs, found, counts, covered, first, lengths, shared, preferred,
 ):  # fmt: skip
-    """Write the candidates into the last eight arguments; returns how many there are. Documents are read backwards, so
-    that it is known how far to the left longer names reach that end further on. places[label] is where the label was
-    written last: for this document, if not before its first."""
+    """Write the matches into the last eight arguments and return their number.
+
+    Documents are read backwards, so that `reach`, the leftmost start of the names that end later, is known.
+    places[label] is the last entry of the label; it belongs to this document if it is not before `start`.
+    """
     n = np.int64(0)
     for doc in range(len(doc_offsets) - 1):
         begin, reach, start = doc_offsets[doc], doc_offsets[doc + 1], n
         for i in range(doc_offsets[doc + 1] - 1, begin - 1, -1):
             name = longest[i]
-            left = i + 1 - depths[name]  # where the longest name that ends here begins
+            left = i + 1 - depths[name]  # start of the longest name that ends here
             while name != ROOT:
                 is_covered = reach <= i + 1 - depths[name] or left < i + 1 - depths[name]
                 for j in range(offsets[name], offsets[name + 1]):

@@ -1,15 +1,18 @@
-"""Lexical: labels whose names occur in a text. In the spirit of Maui (Medelyan, 2009) and of Annif's MLLM, its
-reimplementation: names are matched, and what a match is worth is learnt from a few of its features.
+"""Lexical: labels whose names occur in the text.
 
-Differs from these in: all names are found in one pass (Aho, Corasick, 1975) over words without their plural's s, not
-over sets of stems, so that the words of a name must stand together; logistic regression instead of bagged trees, so
-that a score is a probability. Differs from all other methods here in: labels are known by their names, not only by
-their documents, so that it gives labels that no training document has.
+Paper: follows Maui (Medelyan: Human-competitive automatic topic indexing, 2009) and MLLM, its reimplementation in
+Annif.
 
-A label is worth what its names have been: of a label with training documents, how often its names occurred and how
-often it was then right; of one without, what others without documents were. To learn the latter, each fifth of the
-training documents is judged by what the other four know: there, labels that have a document in this fifth only are
-unseen.
+Idea: find the label names that occur in a text, and estimate the probability of each matched label from features of the
+match. One feature compares how often the label was correct when its name occurred in training with how often that was
+expected. To learn the weights for labels without training documents as well, the statistics of labels come from
+cross-fitting: each fifth of the training documents uses statistics of the other four, where labels that occur only in
+this fifth are unseen.
+
+Differs from Maui and MLLM as follows. All names are found in one pass (Aho, Corasick, 1975) over words without plural
+s, instead of sets of stems, so the words of a name must be adjacent. Logistic regression replaces bagged trees, so
+scores are probabilities. Differs from all other methods of this package in that labels are known by name, so it also
+predicts labels without training documents.
 """
 
 from __future__ import annotations
@@ -33,20 +36,36 @@ from xmtc.vocabulary.vocabulary import PREFERRED
 
 @dataclass(frozen=True)
 class Lexical(Method):
-    """Labels whose names occur in the text, those without a training document too (as Maui and MLLM)."""
+    """Labels whose names occur in the text, including labels without training documents (after Maui and MLLM).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import Lexical
+    >>> texts = ["the cat purrs", "a dog barks", "my cat meows", "our dog growls"]
+    >>> classifier = Classifier(Lexical()).fit(texts, [["cat"], ["dog"], ["cat"], ["dog"]])
+    >>> classifier.predict(["a dog"])
+    [['dog']]
+    """
 
     required_views: ClassVar[tuple[str, ...]] = ("names",)
     has_label_name_input: ClassVar[bool] = True
     quick_parameters: ClassVar[dict[str, Any]] = {}
 
     vocabulary: str = param(
-        "", "names of labels: folder of `xmtc vocab import`, SKOS file or table; empty: labels are called as they are"
+        "",
+        "Vocabulary with the names of labels: folder of `xmtc vocab import`, SKOS file or table; if empty, labels are "
+        "their own names.",
     )
-    name_language: str = param("", "look for the names in this language of the vocabulary only, such as en; empty: all")
+    name_language: str = param(
+        "", "Language of the vocabulary's names to match, for example en; if empty, names in all languages are used."
+    )
 
     def list_label_names(self, labels: Sequence[str]) -> Iterable[LabelName]:
-        """Of labels that the vocabulary does not have, the labels themselves are the names. Concepts that are no
-        labels of the training documents become labels, unless they are deprecated."""
+        """Yield the names of labels and of all other concepts that are not deprecated.
+
+        A label that is not in the vocabulary is its own name.
+        """
         if not self.vocabulary:
             return (name for label in labels for name in expand_name(label, label))
         is_file = Path(self.vocabulary).is_file()
@@ -56,31 +75,33 @@ class Lexical(Method):
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> LexicalModel:
         if data.names is None:
-            raise XmtcError("Found no names of labels; train from texts: Classifier('lexical').fit(texts, labels).")
+            raise XmtcError(
+                "The data set has no names of labels, which lexical needs; train from texts: "
+                "Classifier('lexical').fit(texts, labels)."
+            )
         (view,) = data.views
         with run.stage("matching names", 1) as progress:
             automaton = AhoCorasickAutomaton.from_names(data.names)
-            candidates = automaton.find_matches(data.tokens(view), data.n_labels)
+            matches = automaton.find_matches(data.tokens(view), data.n_labels)
             progress.advance()
         return LexicalModel(
             n_labels=data.n_labels,
             views=data.sizes,
             automaton=automaton,
-            evidence=fit_match_classifier(candidates, data.tokens(view).lengths, data.Y),
+            evidence=fit_match_classifier(matches, data.tokens(view).lengths, data.Y),
         )
 
 
 def iterate_names(vocabulary: Vocabulary, labels: Sequence[str], language: str | None) -> Iterable[LabelName]:
     concepts = vocabulary.match(labels).tolist()
     for label, concept in zip(labels, concepts, strict=True):
-        yield from (
-            expand_name(label, label)
-            if concept == NO_CONCEPT
-            else iterate_concept_names(vocabulary, concept, label, language)
-        )
-    taken = set(concepts)
+        if concept == NO_CONCEPT:
+            yield from expand_name(label, label)
+        else:
+            yield from iterate_concept_names(vocabulary, concept, label, language)
+    matched = set(concepts)
     for concept in range(len(vocabulary)):
-        if concept not in taken and not vocabulary.deprecated[concept]:
+        if concept not in matched and not vocabulary.deprecated[concept]:
             yield from iterate_concept_names(vocabulary, concept, vocabulary.uri(concept), language)
 
 
@@ -92,8 +113,8 @@ def iterate_concept_names(
 
 
 def expand_name(label: str, text: str, is_preferred: bool = True) -> Iterable[LabelName]:
-    """A name, and what stands before the remark in brackets that tells it from others: Mercury (planet)."""
+    """Yield a name, and its form without a qualifier in brackets: Mercury for "Mercury (planet)"."""
     yield LabelName(label, text, is_preferred)
-    bare, bracket, _ = text.partition(" (")
-    if bracket and bare and text.endswith(")"):
-        yield LabelName(label, bare, False)
+    unqualified, bracket, _ = text.partition(" (")
+    if bracket and unqualified and text.endswith(")"):
+        yield LabelName(label, unqualified, False)

@@ -1,4 +1,4 @@
-"""The trained form of Lexical: names to look for, and what it means to find one."""
+"""Model of Lexical: an automaton that finds label names, and a classifier of the matches."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from xmtc.methods.lexical.match_classifier import MatchClassifier
 
 @dataclass(frozen=True, kw_only=True)
 class LexicalModel(Model):
+    """Probabilities of the labels whose names occur in a document."""
+
     automaton: AhoCorasickAutomaton
     evidence: MatchClassifier
 
@@ -24,7 +26,7 @@ class LexicalModel(Model):
         return rank_scored_pairs(docs, labels, scores, data.n_docs, min(k, self.n_labels))
 
     def explain(self, document: Dataset, label: int) -> Explanation:
-        """The words of its names share the score of a label; one that is not named has none to show."""
+        """Divide the label's score equally among the words of its names in the document."""
         (view,), tokens = self.views, self._tokens(document)
         _, labels, scores = self._score_labels(tokens)
         is_named = self.automaton.mark_name_tokens(tokens, label)
@@ -36,19 +38,21 @@ class LexicalModel(Model):
         return data.tokens(view)
 
     def _score_labels(self, tokens: Tokens) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Documents, labels and scores of everything that is answered."""
-        found = self.automaton.find_matches(tokens, self.n_labels)
-        scores = self.evidence.predict_probabilities(found, tokens.lengths).astype(np.float32)
-        labels, shares = self.evidence.default_labels()
-        if not len(labels):
-            return found.docs, found.labels, scores
+        """Return documents, labels and scores of all matches, and of the default labels in every document."""
+        matches = self.automaton.find_matches(tokens, self.n_labels)
+        scores = self.evidence.predict_probabilities(matches, tokens.lengths).astype(np.float32)
+        defaults, shares = self.evidence.default_labels()
+        if not len(defaults):
+            return matches.docs, matches.labels, scores
 
-        docs, given = np.repeat(np.arange(tokens.n_docs), len(labels)), np.tile(labels, tokens.n_docs)
-        named = found.docs.astype(np.int64) * self.n_labels + found.labels
-        left = ~np.isin(docs * self.n_labels + given, named)
-        parts = ((found.docs, docs[left]), (found.labels, given[left]), (scores, np.tile(shares, tokens.n_docs)[left]))
-        docs, labels, scores = map(np.concatenate, parts)
-        return docs, labels, scores
+        docs, labels = np.repeat(np.arange(tokens.n_docs), len(defaults)), np.tile(defaults, tokens.n_docs)
+        matched_pairs = matches.docs.astype(np.int64) * self.n_labels + matches.labels
+        is_unmatched = ~np.isin(docs * self.n_labels + labels, matched_pairs)
+        return (
+            np.concatenate([matches.docs, docs[is_unmatched]]),
+            np.concatenate([matches.labels, labels[is_unmatched]]),
+            np.concatenate([scores, np.tile(shares, tokens.n_docs)[is_unmatched]]),
+        )
 
     def check(self) -> None:
         self.automaton.check_sizes(self.n_labels)
@@ -56,12 +60,12 @@ class LexicalModel(Model):
 
 
 def rank_scored_pairs(docs: np.ndarray, labels: np.ndarray, scores: np.ndarray, n_docs: int, k: int) -> Predictions:
-    """The k best labels of each document; equal ones rank by label number."""
+    """Return the k labels with the highest scores for each document; ties are broken by label number."""
     order = np.lexsort((labels, -scores, docs))
     docs = docs[order]
     ranks = np.arange(len(docs)) - np.searchsorted(docs, docs)
-    kept = ranks < k
-    top, top_scores = np.full((n_docs, k), NO_LABEL, np.int32), np.zeros((n_docs, k), np.float32)
-    top[docs[kept], ranks[kept]] = labels[order][kept]
-    top_scores[docs[kept], ranks[kept]] = scores[order][kept]
-    return Predictions.from_valid_arrays(top, top_scores)
+    is_top = ranks < k
+    top_labels, top_scores = np.full((n_docs, k), NO_LABEL, np.int32), np.zeros((n_docs, k), np.float32)
+    top_labels[docs[is_top], ranks[is_top]] = labels[order][is_top]
+    top_scores[docs[is_top], ranks[is_top]] = scores[order][is_top]
+    return Predictions.from_valid_arrays(top_labels, top_scores)

@@ -1,9 +1,14 @@
-"""DiSMEC: one linear classifier per label against all documents, small weights dropped. Babbar, Schölkopf: DiSMEC -
-Distributed Sparse Machines for Extreme Multi-label Classification (WSDM 2017).
+"""DiSMEC: one linear classifier per label, with small weights pruned.
 
-Differs from the authors' code in: dual coordinate descent for a block of labels at a time instead of LIBLINEAR's
-primal Newton for one; blocks are pruned as they are finished, so that dense weights of a block or two are all that is
-ever held. Scores are σ(margin), which ranks as the margins do. The model is a label tree of a single node.
+Paper: Babbar, Schölkopf: DiSMEC - Distributed Sparse Machines for Extreme Multi-label Classification (WSDM 2017).
+
+Idea: for each label, minimise ½‖w‖² + C Σ max(0, 1 − s wᵀx)² over all documents, where s is +1 if the document has the
+label and −1 otherwise, then set weights below Δ in absolute value to zero. Scores are σ(wᵀx), which ranks labels like
+the margin.
+
+Differs from the authors' code in the solver: dual coordinate descent for a block of labels instead of LIBLINEAR's
+primal Newton method for one label. A block is pruned as soon as it is trained, so only a few blocks of dense weights
+are in memory. The model is a label tree with a single node.
 """
 
 from __future__ import annotations
@@ -22,19 +27,39 @@ from xmtc.methods.one_vs_all.base import BlockTrainer, OneVsAll
 
 @dataclass(frozen=True)
 class DiSMEC(OneVsAll):
-    """One linear classifier per label against all documents (Babbar and Schölkopf, WSDM 2017)."""
+    """One linear classifier per label against all documents (Babbar and Schölkopf, WSDM 2017).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import DiSMEC
+    >>> texts = ["cats purr softly", "dogs bark loudly", "cats purr and meow", "dogs bark and growl"]
+    >>> classifier = Classifier(DiSMEC(C=2.0)).fit(texts, [["cat"], ["dog"], ["cat"], ["dog"]])
+    >>> classifier.predict(["the dogs bark"])
+    [['dog', 'cat']]
+    """
 
     C: float = param(
-        Solver.C, "weight of the loss against the regulariser", low=1e-6, high=1e9, search=(0.1, 10), log=True
+        Solver.C, "Weight C of the loss against the regulariser.", low=1e-6, high=1e9, search=(0.1, 10), log=True
     )
     eps: float = param(
-        Solver.eps, "stop training labels when a pass moves them by this part of the first or less", low=0.0, high=1e6
+        Solver.eps,
+        "Relative tolerance: labels are trained until a pass changes them by this fraction of the first pass.",
+        low=0.0,
+        high=1e6,
     )
     max_passes: int = param(
-        Solver.max_passes, "passes over the documents at most; where there are many, 6", low=1, high=10_000
+        Solver.max_passes, "Maximum number of passes over the documents; large data uses 6.", low=1, high=10_000
     )
-    min_weight: float = param(0.01, "drop weights smaller than this", low=0.0, high=1e9, search=(0.001, 0.1), log=True)
-    seed: int = param(0, "seed of the order of documents", low=0, high=2**32 - 1)
+    min_weight: float = param(
+        0.01,
+        "Pruning threshold Δ: smaller absolute weights are set to zero.",
+        low=0.0,
+        high=1e9,
+        search=(0.001, 0.1),
+        log=True,
+    )
+    seed: int = param(0, "Random seed of the order of documents.", low=0, high=2**32 - 1)
 
     def build_block_trainer(self, data: Dataset) -> BlockTrainer:
         solver = Solver(C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed)

@@ -1,18 +1,23 @@
-"""PD-Sparse: all labels against each other, with few weights and few dual variables. Yen, Huang, Zhong, Ravikumar,
-Dhillon: PD-Sparse - A Primal and Dual Sparse Approach to Extreme Multiclass and Multilabel Classification (ICML 2016).
+"""PD-Sparse: a max-margin loss over all labels, with sparse weights and sparse dual variables.
 
-Where DiSMEC asks of each label whether a document has it, this asks that a document's own labels stay a margin of 1
-above all others: only the worst of its own and the best of the others count. So there is no bias, and no training by
-label. The best state, and how long it is polished without the penalty, are found by P@1 of held-out documents.
-Differs from the authors' code in: labels are searched for in weights of up to 128 documents ago, so that threads can
-search side by side; weights are held as one matrix of features × labels, as in the faster of the authors' two programs;
-every search adds five times as many labels as documents have on the mean, 100 at most; it is judged four times a pass,
-and the polishing too. Scores are σ(margin), and mean nothing but their order.
+Paper: Yen, Huang, Zhong, Ravikumar, Dhillon: PD-Sparse - A Primal and Dual Sparse Approach to Extreme Multiclass and
+Multilabel Classification (ICML 2016).
+
+Idea: the separation ranking loss asks that a document's positive labels score at least 1 above all negative labels; it
+depends only on the worst positive and the best negative label. With an L1 penalty λ‖W‖₁ both the weights W and the dual
+variables α are sparse, and a block-coordinate Frank-Wolfe algorithm only visits the non-zero ones. There is no bias.
+The best state, and the number of final passes without the penalty, are chosen by P@1 on held-out documents. Scores are
+σ(margin); only their order has a meaning.
+
+Differs from the authors' code as follows. The search for violating labels uses weights from up to 128 documents ago, so
+threads can search in parallel. The weights are one dense matrix of features × labels, as in the faster of the authors'
+two programs. A search adds five times the mean number of labels per document, at most 100. P@1 is measured four times
+per pass, and also after each final pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -38,43 +43,65 @@ from xmtc.linear.frank_wolfe import (
 from xmtc.linear.model import TreeModel
 from xmtc.linear.packing import SparseWeights, prune_weights
 from xmtc.linear.solver import MAX_BLOCK_LABELS, LinearWeights, Solver
+from xmtc.methods.checkpointing import claim_checkpoint
 from xmtc.methods.one_vs_all.base import build_flat_model
 
-CHECKPOINT_INTERVAL_PARTS = (
-    5 * PASS_PARTS
-)  # parts of passes, after which weights are added up anew from the dual variables: all that a checkpoint keeps
-DUAL_STATES = ("duals", "best")
-LABELS_PER_SEARCH_RATIO, MAX_LABELS_PER_SEARCH = (
-    5,
-    100,
-)  # labels that a search adds, for each that documents have on the mean; and in all
-MAX_VALID_DOCUMENTS = 1000  # held-out documents, if none are given: they are judged by all labels, again and again
-MIN_NONZERO_WEIGHT = 1e-9  # a weight that is not zero
+# A checkpoint has the dual variables only. Weights are recomputed from them at the same interval in every training, so
+# that a resumed training has the same rounding errors as an uninterrupted one.
+CHECKPOINT_INTERVAL_PARTS = 5 * PASS_PARTS
+DUAL_STATES = ("duals", "best")  # attributes of PDSparseState, and names in the checkpoint
+LABELS_PER_SEARCH_RATIO = 5  # labels that a search adds, per label that documents have on average
+MAX_LABELS_PER_SEARCH = 100
+MAX_VALID_DOCUMENTS = 1000  # fewer than usual, because all their labels are scored four times per pass
+MIN_NONZERO_WEIGHT = 1e-9
 
 
 @dataclass(frozen=True)
 class PDSparse(Method):
-    """Own labels a margin above all others, with few weights and dual variables (Yen et al., ICML 2016)."""
+    """Max-margin classifier with sparse weights and dual variables (Yen et al., ICML 2016).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import PDSparse
+    >>> texts = ["cats purr softly", "dogs bark loudly", "cats purr and meow", "dogs bark and growl"]
+    >>> classifier = Classifier(PDSparse(max_passes=10)).fit(texts, [["cat"], ["dog"], ["cat"], ["dog"]])
+    >>> classifier.predict(["the dogs bark"])
+    [['dog', 'cat']]
+    """
 
     quick_parameters: ClassVar[dict[str, Any]] = {"max_passes": 30}
 
-    C: float = param(1.0, "weight of the loss against the regularisers", low=1e-6, high=1e9, search=(0.1, 10), log=True)
+    C: float = param(
+        1.0, "Weight C of the loss against the regularisers.", low=1e-6, high=1e9, search=(0.1, 10), log=True
+    )
     penalty: float = param(
-        FrankWolfeSolver.penalty, "λ, of the L1 penalty: larger, and fewer weights are kept", low=0.0, high=1e9,
-        search=(0.01, 1), log=True,
-    )  # fmt: skip
-    max_passes: int = param(200, "passes over the documents at most", low=1, high=10_000)
-    patience: int = param(3, "stop after this many passes without a gain in held-out P@1", low=1, high=10_000)
+        FrankWolfeSolver.penalty,
+        "Weight λ of the L1 penalty; a larger value keeps fewer weights.",
+        low=0.0,
+        high=1e9,
+        search=(0.01, 1),
+        log=True,
+    )
+    max_passes: int = param(200, "Maximum number of passes over the documents.", low=1, high=10_000)
+    patience: int = param(
+        3, "Number of passes without a gain in held-out P@1 before training stops.", low=1, high=10_000
+    )
     polish: int = param(
-        200, "passes without penalty over the weights found, at most as many as found them", low=0, high=10_000
+        200,
+        "Maximum number of final passes without the penalty over the non-zero weights; never more than were trained.",
+        low=0,
+        high=10_000,
     )
     draws: int = param(
         FrankWolfeSolver.draws,
-        "features of a document, drawn by size, that a search for labels looks at",
+        "Number of features of a document, sampled by size, that a search for violating labels uses.",
         low=1,
         high=10**9,
     )
-    seed: int = param(0, "seed of held-out documents, draws and the order of documents", low=0, high=2**32 - 1)
+    seed: int = param(
+        0, "Random seed of held-out documents, sampling and the order of documents.", low=0, high=2**32 - 1
+    )
 
     def select_held_out_rows(self, data: Dataset) -> np.ndarray:
         return sample_labelled_rows(data, self.seed, max_rows=MAX_VALID_DOCUMENTS)
@@ -82,82 +109,85 @@ class PDSparse(Method):
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
         Solver(C=self.C).check_feature_scale(data.X)
         training, held_out = train_valid_split(data, valid, self.seed, max_valid=MAX_VALID_DOCUMENTS)
-        if run.checkpoint.folder:
-            run.checkpoint.claim(f"{self} {training.fingerprint()} {held_out.fingerprint()}")
+        claim_checkpoint(run, self, training, held_out)
         X = compact(training.X, np.arange(training.n_docs))
         check_fits(
             4 * (len(X.columns) + MAX_BLOCK_LABELS) * data.n_labels,
             f"pd_sparse with {len(X.columns):,} features × {data.n_labels:,} labels",
-            "give it fewer features (min_df), or use ppd_sparse, which needs no such matrix",
+            "reduce the number of features (min_df), or use ppd_sparse, which needs no dense matrix",
         )
         W = np.zeros((len(X.columns), data.n_labels), np.float32)
         self.train(X, training.Y, held_out, W, run)
         return build_flat_model(data, prune_blocks(X.columns, W))
 
     def train(self, X: CompactMatrix, Y: csr_array, held_out: Dataset, W: np.ndarray, run: Run) -> None:
-        """The best state by P@1 of held-out documents, then polished; the weights are left in W."""
-        select = min(
-            MAX_LABELS_PER_SEARCH,
-            max(1, round(LABELS_PER_SEARCH_RATIO * Y.nnz / max(np.count_nonzero(np.diff(Y.indptr)), 1))),
-        )
-        solver = FrankWolfeSolver(self.penalty, self.C, select, self.draws, self.seed)
-        now = PDSparseState(DualVariables.from_labels(Y, select)).restore_checkpoint(run.checkpoint)
-        seen, truth = select_columns(held_out.X, X.columns), csr_array(held_out.Y)
+        """Train until held-out P@1 stops improving, then polish the best state; write the weights into W."""
+        n_added = count_labels_per_search(Y)
+        solver = FrankWolfeSolver(self.penalty, self.C, n_added, self.draws, self.seed)
+        state = PDSparseState(DualVariables.from_labels(Y, n_added))
+        state.restore_checkpoint(run.checkpoint)
+        valid_X, valid_Y = select_columns(held_out.X, X.columns), csr_array(held_out.Y)
 
-        def score(penalty: float) -> float:
-            found = predict_top_labels(seen, W, penalty, run.n_threads)
-            return float(truth[np.arange(len(found)), found].mean())
+        def compute_precision(penalty: float) -> float:
+            top_labels = predict_top_labels(valid_X, W, penalty, run.n_threads)
+            return float(valid_Y[np.arange(len(top_labels)), top_labels].mean())
 
-        with run.stage("training", PASS_PARTS * self.max_passes) as shown:
-            while now.parts < PASS_PARTS * self.max_passes and now.parts - now.best_part < PASS_PARTS * self.patience:
-                if now.parts % CHECKPOINT_INTERVAL_PARTS == 0:
-                    now.save_checkpoint(run.checkpoint)
-                    recompute_weights(X, now.duals, W)
-                solver.train_part(X, now.duals, W, now.parts, run.n_threads)
-                now.update_best(score(self.penalty))
-                shown.advance()
-                shown.set_status(f"P@1 {100 * now.best_score:.2f}")
+        max_parts, patience = PASS_PARTS * self.max_passes, PASS_PARTS * self.patience
+        with run.stage("training", max_parts) as progress:
+            while state.parts < max_parts and state.parts - state.best_part < patience:
+                if state.parts % CHECKPOINT_INTERVAL_PARTS == 0:
+                    state.save_checkpoint(run.checkpoint)
+                    recompute_weights(X, state.duals, W)
+                solver.train_part(X, state.duals, W, state.parts, run.n_threads)
+                state.update_best(compute_precision(self.penalty))
+                progress.advance()
+                progress.set_status(f"P@1 {100 * state.best_score:.2f}")
         with run.stage("polishing"):
-            self.polish_weights(solver, X, now, W, score)
+            self.polish_weights(solver, X, state, W, compute_precision)
 
     def polish_weights(
         self,
         solver: FrankWolfeSolver,
         X: CompactMatrix,
-        now: PDSparseState,
+        state: PDSparseState,
         W: np.ndarray,
-        score: Callable[[float], float],
+        compute_precision: Callable[[float], float],
     ) -> None:
-        """As many passes without penalty as are best for held-out documents; none, and not even their weights from
-        before the proximal step, if that is."""
+        """Train the non-zero weights without the penalty, for the number of passes that is best on held-out documents.
 
-        def polished(n_passes: int) -> Iterator[int]:
-            recompute_weights(X, now.best, W)
-            threshold_weights(W, np.float32(self.penalty), n_passes < 0)
-            duals = now.best.copy()
-            for number in range(n_passes):
-                yield number
-                solver.polish(X, duals, W, number)
-            yield n_passes
+        The best number may be 0. If even the weights before the proximal step are worse, they are kept after it (−1).
+        """
 
-        best_score, best = now.best_score, -1
-        for number in polished(min(self.polish, -(-now.best_part // PASS_PARTS))) if self.polish else ():
-            if (found := score(0.0)) > best_score:
-                best_score, best = found, number
-            if number - best > self.patience:
-                break
-        for _ in polished(best):
-            pass
+        def start_from_best(shrink: bool) -> DualVariables:
+            recompute_weights(X, state.best, W)
+            threshold_weights(W, np.float32(self.penalty), shrink)
+            return state.best.copy()
+
+        best_score, best_passes = state.best_score, -1
+        if self.polish:
+            duals = start_from_best(shrink=False)
+            for n_passes in range(min(self.polish, -(-state.best_part // PASS_PARTS)) + 1):
+                if n_passes:
+                    solver.polish(X, duals, W, n_passes - 1)
+                score = compute_precision(0.0)
+                if score > best_score:
+                    best_score, best_passes = score, n_passes
+                if n_passes - best_passes > self.patience:
+                    break
+
+        duals = start_from_best(shrink=best_passes < 0)  # repeat the best passes, which saves copies of W
+        for number in range(best_passes):
+            solver.polish(X, duals, W, number)
 
 
 @dataclass
 class PDSparseState:
-    """How far a training is, and its best state."""
+    """Current and best state of a training."""
 
     duals: DualVariables
-    parts: int = 0  # of passes
+    parts: int = 0  # finished parts of passes
     best_part: int = 0
-    best_score: float = -1.0
+    best_score: float = -1.0  # held-out P@1
 
     def __post_init__(self) -> None:
         self.best = self.duals.copy()
@@ -169,34 +199,37 @@ class PDSparseState:
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         numbers = np.array([self.parts, self.best_part, self.best_score])
-        parts = {f"{name} {key}": value for name in DUAL_STATES for key, value in vars(getattr(self, name)).items()}
-        checkpoint.save_piece("duals", parts | {"numbers": numbers})
+        arrays = {f"{name} {key}": value for name in DUAL_STATES for key, value in vars(getattr(self, name)).items()}
+        checkpoint.save_piece("duals", arrays | {"numbers": numbers})
 
-    def restore_checkpoint(self, checkpoint: Checkpoint) -> PDSparseState:
-        kept = checkpoint.load_piece("duals")
-        if kept is not None:
-            self.parts, self.best_part, self.best_score = (
-                int(kept["numbers"][0]),
-                int(kept["numbers"][1]),
-                kept["numbers"][2],
-            )
-            self.duals, self.best = (
-                DualVariables(**{key: kept[f"{name} {key}"] for key in vars(self.duals)}) for name in DUAL_STATES
-            )
-        return self
+    def restore_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Load the state from a checkpoint, if there is one."""
+        arrays = checkpoint.load_piece("duals")
+        if arrays is None:
+            return
+        parts, best_part, self.best_score = arrays["numbers"]
+        self.parts, self.best_part = int(parts), int(best_part)
+        for name in DUAL_STATES:
+            setattr(self, name, DualVariables(**{key: arrays[f"{name} {key}"] for key in vars(self.duals)}))
+
+
+def count_labels_per_search(Y: csr_array) -> int:
+    """Return the number of labels that a search adds to the active labels of a document."""
+    n_labelled = max(np.count_nonzero(np.diff(Y.indptr)), 1)
+    return min(MAX_LABELS_PER_SEARCH, max(1, round(LABELS_PER_SEARCH_RATIO * Y.nnz / n_labelled)))
 
 
 def select_columns(X: csr_array, columns: np.ndarray) -> CompactMatrix:
-    """These columns alone, numbered as they are listed."""
-    left = csr_array(X[:, columns])
-    return CompactMatrix(left.indptr.astype(np.int64), left.indices.astype(np.uint32), left.data, columns)
+    """Return some columns of a matrix, renumbered in the order of `columns`."""
+    selected = csr_array(X[:, columns])
+    return CompactMatrix(selected.indptr.astype(np.int64), selected.indices.astype(np.uint32), selected.data, columns)
 
 
 def prune_blocks(features: np.ndarray, W: np.ndarray) -> list[SparseWeights]:
-    """The weights without zeros, for a block of labels at a time; no label has a bias."""
+    """Return the non-zero weights in blocks of labels, with a bias of zero."""
     parts = []
     for start in range(0, W.shape[1], MAX_BLOCK_LABELS):
         block = W[:, start : start + MAX_BLOCK_LABELS]
-        without_bias = np.vstack([block, np.zeros((1, block.shape[1]), np.float32)])
-        parts.append(prune_weights(LinearWeights(features, without_bias, block.shape[1]), MIN_NONZERO_WEIGHT))
+        with_zero_bias = np.vstack([block, np.zeros((1, block.shape[1]), np.float32)])
+        parts.append(prune_weights(LinearWeights(features, with_zero_bias, block.shape[1]), MIN_NONZERO_WEIGHT))
     return parts

@@ -1,10 +1,13 @@
-"""PPDSparse: PD-Sparse with a loss that falls apart into labels, so that they can be trained beside each other. Yen,
-Huang, Dai, Ravikumar, Dhillon, Xing: PPDsparse - A Parallel Primal-Dual Sparse Method for Extreme Classification (KDD
-2017).
+"""PPDSparse: PD-Sparse with a loss that is separable by label, so labels are trained in parallel.
 
-The problem of each label is DiSMEC's with an L1 penalty added, and what is never looked at are the documents that have
-no say in it. Differs from the authors' code in: documents join the active ones whenever they miss the margin,
-instead of the 100 farthest by sampled margins; margins in search of them are exact.
+Paper: Yen, Huang, Dai, Ravikumar, Dhillon, Xing: PPDsparse - A Parallel Primal-Dual Sparse Method for Extreme
+Classification (KDD 2017).
+
+Idea: the problem of each label is that of DiSMEC with an L1 penalty λ‖w‖₁. Few documents are support vectors, so the
+solver keeps an active set of them and never visits the others.
+
+Differs from the authors' code in the active set: every document that violates the margin joins it, instead of the 100
+with the largest violation by sampled margins. Margins in this search are exact.
 """
 
 from __future__ import annotations
@@ -24,27 +27,50 @@ from xmtc.methods.one_vs_all.base import BlockTrainer, OneVsAll
 
 @dataclass(frozen=True)
 class PPDSparse(OneVsAll):
-    """Sparse classifiers, one per label, each trained on the documents that matter to it (Yen et al., KDD 2017)."""
+    """Sparse classifiers, one per label, trained on an active set of documents (Yen et al., KDD 2017).
 
-    # To the digit that tests ask for; the default leaves out what hardly matters.
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import PPDSparse
+    >>> texts = ["cats purr softly", "dogs bark loudly", "cats purr and meow", "dogs bark and growl"]
+    >>> classifier = Classifier(PPDSparse()).fit(texts, [["cat"], ["dog"], ["cat"], ["dog"]])
+    >>> classifier.predict(["the dogs bark"])
+    [['dog', 'cat']]
+    """
+
+    # the tests compare results with a reference solver, which needs a smaller tolerance than the default
     quick_parameters: ClassVar[dict[str, Any]] = {"eps": 1e-3, "max_rounds": 200}
 
     C: float = param(
-        Solver.C, "weight of the loss against the regularisers", low=1e-6, high=1e9, search=(0.1, 10), log=True
+        Solver.C, "Weight C of the loss against the regularisers.", low=1e-6, high=1e9, search=(0.1, 10), log=True
     )
     penalty: float = param(
-        ActiveSetSolver.penalty, "λ, of the L1 penalty: larger, and fewer weights are kept", low=0.0, high=1e9,
-        search=(0.01, 1), log=True,
-    )  # fmt: skip
+        ActiveSetSolver.penalty,
+        "Weight λ of the L1 penalty; a larger value keeps fewer weights.",
+        low=0.0,
+        high=1e9,
+        search=(0.01, 1),
+        log=True,
+    )
     eps: float = param(
         ActiveSetSolver.eps,
-        "stop training a label when no document moves, or misses its margin unseen, by more",
+        "Tolerance: a label is trained until no update and no margin violation of an inactive document is larger.",
         low=1e-6,
         high=1e6,
     )
-    max_rounds: int = param(ActiveSetSolver.max_rounds, "passes over the active documents at most", low=1, high=10_000)
-    min_weight: float = param(0.01, "drop weights smaller than this", low=0.0, high=1e9, search=(0.001, 0.1), log=True)
-    seed: int = param(0, "seed of the order of documents", low=0, high=2**32 - 1)
+    max_rounds: int = param(
+        ActiveSetSolver.max_rounds, "Maximum number of passes over the active documents.", low=1, high=10_000
+    )
+    min_weight: float = param(
+        0.01,
+        "Pruning threshold: smaller absolute weights are set to zero.",
+        low=0.0,
+        high=1e9,
+        search=(0.001, 0.1),
+        log=True,
+    )
+    seed: int = param(0, "Random seed of the order of documents.", low=0, high=2**32 - 1)
 
     def build_block_trainer(self, data: Dataset) -> BlockTrainer:
         Solver(C=self.C).check_feature_scale(data.X, data.weights)
