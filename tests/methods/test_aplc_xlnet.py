@@ -238,24 +238,24 @@ def test_rates_are_of_each_module_and_slanted():
 
 
 @pytest.mark.parametrize(
-    ("plan", "expected"),
+    ("options", "expected"),
     [
         (PLAN, [1, 1, 1]),
         (replace(PLAN, n_steps=4), [1, 0.75, 0.5, 0.25, 0, 0]),
-        (replace(PLAN, n_steps=4, warm_up=2), [0, 0.5, 1, 0.5, 0]),
-        (replace(PLAN, n_steps=4, warm_up=4), [0, 0.25, 0.5, 0.75]),
-        (replace(PLAN, n_steps=10, warm_up=4), [0, 1 / 4, 2 / 4, 3 / 4, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0]),
+        (replace(PLAN, n_steps=4, warmup_steps=2), [0, 0.5, 1, 0.5, 0]),
+        (replace(PLAN, n_steps=4, warmup_steps=4), [0, 0.25, 0.5, 0.75]),
+        (replace(PLAN, n_steps=10, warmup_steps=4), [0, 1 / 4, 2 / 4, 3 / 4, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0]),
     ],
 )
-def test_rates_rise_and_fall(plan, expected):
+def test_rates_rise_and_fall(options, expected):
     """Eq. 15 by hand, with the same t where rates rise, t / t_w, and where they fall, (t_a − t) / (t_a − t_w)."""
-    assert [plan.rate_factor(step) for step in range(len(expected))] == pytest.approx(expected, abs=1e-12)
+    assert [options.rate_factor(step) for step in range(len(expected))] == pytest.approx(expected, abs=1e-12)
 
 
 def test_gradients_are_clipped_at_a_norm():
     weight = torch.nn.Linear(2, 1, bias=False)
     torch.nn.init.zeros_(weight.weight)
-    state = TrainingState(weight, replace(PLAN, clip_at=1.0))
+    state = TrainingState(weight, replace(PLAN, max_gradient_norm=1.0))
     state.step((weight.weight * torch.tensor([[30.0, 40.0]])).sum())
     np.testing.assert_allclose(weight.weight.grad, [[0.6, 0.8]], rtol=1e-4)
 
@@ -364,16 +364,16 @@ def test_labels_are_sorted_by_frequency_inside_and_named_outside(tagger):
 
 def test_explanations_add_up_on_the_way_from_padding(tagger):
     """Integrated gradients over many points: the parts are the difference that the words make."""
-    network = tagger.model.network.on(CPU).double()
-    ids = torch.from_numpy(tagger.read([Document("", TEXTS[0], [])]).tokens("subwords").ids.astype(np.int64))
+    network = tagger.model.network.load_on(CPU).double()
+    ids = torch.from_numpy(tagger.transform([Document("", TEXTS[0], [])]).tokens("subwords").ids.astype(np.int64))
     label = 3
     found, by_eight = (network.compute_integrated_gradients(ids, label, steps).sum().item() for steps in (500, 8))
     without = torch.where(network.encoder.mask_special_tokens(len(ids)), ids, network.encoder.padding)
     with torch.no_grad():
-        vectors, padding = (network.encoder.vectors(each)[None] for each in (ids, without))
+        vectors, padding = (network.encoder.embed_subwords(each)[None] for each in (ids, without))
         mask = torch.ones(1, len(ids), dtype=torch.bool)
         text, nothing = (
-            network.head.logit(network.after(network.encoder.pooled(mask, inputs_embeds=v)), label)
+            network.head.compute_logit(network.apply_hidden_layer(network.encoder.encode(mask, inputs_embeds=v)), label)
             for v in (vectors, padding)
         )
     network.float()
@@ -449,19 +449,21 @@ def test_a_flat_output_layer_is_one_cluster():
 
 
 def test_predictions_are_those_of_the_network(tagger):
-    data = tagger.read([Document("", text, []) for text in TEXTS])
-    network, loader = tagger.model.network.on(CPU), TokenLoader(data.tokens("subwords"), CPU)
+    data = tagger.transform([Document("", text, []) for text in TEXTS])
+    network, loader = tagger.model.network.load_on(CPU), TokenLoader(data.tokens("subwords"), CPU)
     found = restore_label_ids(predict_with_network(network, loader, 9, ONE), tagger.model.order)
     again = tagger.model.predict(data, 9, ONE)
     np.testing.assert_array_equal(again.labels, found.labels)
     np.testing.assert_array_equal(again.scores, found.scores)
     batch = loader.load_batch(np.arange(3))
     with torch.no_grad():
-        features = network.after(network.pooled(batch))
+        features = network.apply_hidden_layer(network.compute_document_states(batch))
         for row, doc in enumerate(batch.docs):
             for label, score in zip(found.labels[doc], found.scores[doc], strict=True):
                 rank = int(np.flatnonzero(tagger.model.order == label)[0])
-                assert network.head.logit(features, rank)[row].sigmoid().item() == pytest.approx(score, rel=1e-3)
+                assert network.head.compute_logit(features, rank)[row].sigmoid().item() == pytest.approx(
+                    score, rel=1e-3
+                )
 
 
 # Tables 2 and 3: d, number of clusters; length, rates, batch, epochs.
@@ -481,7 +483,7 @@ def test_presets_are_tables_2_and_3(name):
     keys = "hidden", "clusters", "max_subwords", "encoder_rate", "hidden_rate", "head_rate", "batch", "epochs"
     assert tuple(found[key] for key in keys) == TABLES[name]
     assert [found[key] for key in ("factor", "biases", "loss", "held_out", "warm_up")] == [2, False, "mean", 0, 0]
-    assert len(pipeline.method.shares) == found["clusters"]
+    assert len(pipeline.method.cluster_shares) == found["clusters"]
     assert APLCXLNet(preset="Wiki-500k").cluster_shares == (0.33, 0.33, 0.34)
 
 
@@ -706,15 +708,17 @@ def test_label_attention_learns_is_saved_and_explains(kind, tmp_path):
     learnt.save(tmp_path / "model")
     again = Tagger.load(tmp_path / "model", verify=True)
     assert again.predict_labels(new[:9], 3, run=ONE) == learnt.tagger_.predict_labels(new[:9], 3, run=ONE)
-    network, mask = again.model.network.on(CPU).double(), torch.ones(1, 5, dtype=torch.bool)
+    network, mask = again.model.network.load_on(CPU).double(), torch.ones(1, 5, dtype=torch.bool)
     ids = torch.from_numpy(
         again.transform([Document("", "noise1 word3alpha noise2", [])]).tokens("subwords").ids
     ).long()
     padding = torch.where(network.encoder.mask_special_tokens(5), ids, network.encoder.padding)
     with torch.no_grad():
         read = (network.as_head_input(network.encoder(each[None], mask), mask) for each in (ids, padding))
-        text, nothing = (network.head.logit(network.after(each), 3) for each in read)
-    assert network.compute_integrated_gradients(ids, 3, 400).sum().item() == pytest.approx((text - nothing).item(), rel=0.01)
+        text, nothing = (network.head.compute_logit(network.apply_hidden_layer(each), 3) for each in read)
+    assert network.compute_integrated_gradients(ids, 3, 400).sum().item() == pytest.approx(
+        (text - nothing).item(), rel=0.01
+    )
 
 
 @pytest.mark.parametrize("wrong", [{"clusters": 2}, {"encoder_rate": 0.0}, {"proportions": (0.5, 0.5)}])

@@ -30,6 +30,7 @@ from xmtc.methods.attention.level_training import (  # noqa: E402
     LevelData,
     binary_cross_entropy,
     build_children_table,
+    predict_training_candidates,
     select_positives_first,
 )
 from xmtc.methods.attention.model import RecurrentDesign, predict_level  # noqa: E402
@@ -223,22 +224,22 @@ def test_children_are_multiplied_with_their_own_parents_score():
     torch.manual_seed(3)
     loader = TokenLoader(planted_tokens(25, 6).tokens("words"), CPU)
     upper, lower = network_for(6, 30, 12, 4).eval(), network_for(12, 30, 12, 4).eval()
-    all_of_them, pairs = np.arange(6, dtype=np.int32)[None], np.arange(12, dtype=np.int32).reshape(6, 2)
+    all_nodes, pairs = np.arange(6, dtype=np.int32)[None], np.arange(12, dtype=np.int32).reshape(6, 2)
     Y = csr_array((np.random.default_rng(0).random((25, 12)) < 0.15).astype(np.float32))
     parents_Y = csr_array((Y.toarray().reshape(25, 6, 2).sum(2) > 0).astype(np.float32))
 
-    above = LevelData(loader, parents_Y).to_next_level(upper, all_of_them, 3, ONE, positives_first=True)
-    seen = replace(above, Y=Y).to_next_level(lower, pairs, 5, ONE, positives_first=True).parent_predictions
+    parents = predict_training_candidates(upper, all_nodes, LevelData(loader, parents_Y), 3, ONE)
+    predictions = predict_training_candidates(lower, pairs, LevelData(loader, Y, parents), 5, ONE)
     batch = loader.load_batch(np.arange(25))
     with torch.no_grad():
         of_parents, of_nodes = (network(batch).sigmoid().numpy()[np.argsort(batch.docs)] for network in (upper, lower))
     product = of_nodes * of_parents.repeat(2, axis=1)
     for doc in range(25):
-        candidates = pairs[above.parent_predictions.labels[doc]].ravel()
+        candidates = pairs[parents.labels[doc]].ravel()
         is_true = Y.toarray()[doc, candidates] > 0
         expected = candidates[true_ones_first_plainly(product[doc, candidates][None], is_true[None], 5)[0]]
-        assert seen.labels[doc].tolist() == expected.tolist()
-        np.testing.assert_allclose(seen.scores[doc], product[doc, expected], rtol=1e-4)
+        assert predictions.labels[doc].tolist() == expected.tolist()
+        np.testing.assert_allclose(predictions.scores[doc], product[doc, expected], rtol=1e-4)
 
 
 def test_algorithm_4_multiplies_down_the_tree():
@@ -303,7 +304,7 @@ def test_weights_are_looked_at_every_so_many_steps():
     network = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(network.weight)
     seen, scores = [], iter([0.1, 0.5, 0.2, 0.3])
-    plan = replace(PLAN, epochs=2, average_from=1, average_every=2, look_every=2, patience=3)
+    options = replace(PLAN, epochs=2, average_from=1, average_every=2, look_every=2, patience=3)
 
     def score():
         seen.append(round(network.weight.item(), 3))
@@ -312,10 +313,10 @@ def test_weights_are_looked_at_every_so_many_steps():
     def batches(rng):
         return iter(np.arange(4)[:, None])
 
-    training.run_training_loop(network, batches, lambda docs: -network.weight.sum(), score, plan, n_docs=4)
+    training.run_training_loop(network, batches, lambda docs: -network.weight.sum(), score, options, n_docs=4)
     assert seen == [2, 4, 6, 7]  # in the second pass the average of what 6 and 8 steps have made
     assert network.weight.item() == pytest.approx(4, rel=1e-4)
-    few = replace(plan, look_every=100)
+    few = replace(options, look_every=100)
     training.run_training_loop(network, batches, lambda docs: -network.weight.sum(), lambda: 1.0, few, n_docs=4)
     assert network.weight.item() == pytest.approx(8, rel=1e-4)  # looked at once, after the first pass
 
@@ -479,17 +480,17 @@ def test_what_cannot_decide_when_to_stop_is_refused():
 
 @pytest.mark.parametrize(("n_labels", "height"), [(20_000, 0), (20_001, 1), (160_000, 1), (160_001, 2), (3_000_000, 3)])
 def test_a_tree_has_as_many_levels_as_it_takes(n_labels, height):
-    assert AttentionXML().count_tree_levels(n_labels) == height
+    assert AttentionXML().choose_tree_height(n_labels) == height
 
 
 def test_a_level_sees_the_children_of_what_the_level_above_found():
     data = planted_tokens(30, 3)
     network, loader = network_for(6, 30, 12, 4).eval(), TokenLoader(data.tokens("words"), CPU)
     children, Y = np.arange(6, dtype=np.int32)[None], csr_array(data.Y.toarray()[:, ::2])
-    seen = LevelData(loader, Y).to_next_level(network, children, 4, ONE, positives_first=True)
+    predictions = predict_training_candidates(network, children, LevelData(loader, Y), 4, ONE)
     for row in range(30):
-        true_ones = set(np.flatnonzero(Y.toarray()[row]))
-        assert true_ones == set(seen.parent_predictions.labels[row, : len(true_ones)])
+        true_nodes = set(np.flatnonzero(Y.toarray()[row]))
+        assert true_nodes == set(predictions.labels[row, : len(true_nodes)])
 
 
 @pytest.mark.parametrize(
@@ -533,8 +534,8 @@ def test_presets_are_the_papers_whole():
         assert recipe.make_level_options(0).average_from >= recipe.epochs or {"average_every", "average_over"} <= set(
             values
         )
-    plan = AttentionXML(preset="EUR-Lex", vectors="glove-50d").make_level_options(0)
-    assert (plan.average_every, plan.average_over, plan.look_every, plan.patience) == (100, inf, 100, 50)
+    options = AttentionXML(preset="EUR-Lex", vectors="glove-50d").make_level_options(0)
+    assert (options.average_every, options.average_over, options.look_every, options.patience) == (100, inf, 100, 50)
     assert [int(n * PRESETS[name]["held_out"]) for name, n in (("EUR-Lex", 15_449), ("Wiki10-31K", 14_146))] == [
         200
     ] * 2
@@ -550,10 +551,10 @@ def test_presets_are_the_papers_whole():
 @pytest.mark.parametrize("name", ["EUR-Lex", "Wiki10-31K"])
 def test_vectors_that_are_not_trained_must_be_given(name):
     with pytest.raises(
-        XmtcError, match=rf"\(of preset={name}\).* expected vectors, a file or one of glove-100d, glove-50d"
+        XmtcError, match=rf"\(from preset={name}\).* set vectors to a file or one of glove-100d, glove-50d"
     ):
         AttentionXML(preset=name)
-    with pytest.raises(XmtcError, match="train_vectors=false would leave random word vectors"):
+    with pytest.raises(XmtcError, match="train_vectors=false needs pretrained word vectors"):
         XMLRNN(train_vectors=False)
     assert not AttentionXML(preset=name, vectors="glove-100d").train_vectors
     assert AttentionXML(preset=name, train_vectors=True).dimension == 300

@@ -57,7 +57,7 @@ from xmtc.nn.output_losses import (  # noqa: E402
     RankingLoss,
     compute_output_loss,
 )
-from xmtc.nn.training import TrainingOptions, TrainingState  # noqa: E402
+from xmtc.nn.training import TrainingOptions, TrainingState, fit_label_network  # noqa: E402
 from xmtc.text.string_index import StringIndex  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
@@ -323,11 +323,11 @@ def test_the_objective_is_eq_1_and_what_is_added_to_it():
 def test_half_precision_is_nearly_whole(method):
     """As on a GPU with bf16."""
     data = planted_features(40, 1)
-    design = method.design(data, None)
+    design = method.build_design(data, None)
     bag, pairs = BagLoader(data.X, CPU).load_batch(np.arange(40)), LabelLoader(data.Y, CPU).label_pairs(np.arange(40))
     losses, gradients = [], []
     for half in (False, True):
-        network = method.network(design, None, data, ONE)
+        network = method.build_network(design, None, data, ONE)
         torch.manual_seed(0)  # the same words are dropped out
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
             loss = network(bag, *pairs)
@@ -408,10 +408,10 @@ def test_presets_are_the_paper():
 
 
 def test_a_training_is_2000_steps_or_20_passes_along_a_cosine():
-    plan = RankAE().make_training_options(12_920)
-    assert (plan.epochs, plan.n_steps, plan.decay) == (20, 20 * 101, 1)
-    assert [plan.rate_factor(step) for step in (0, 1010, 2020)] == pytest.approx([1, 0.5, 0])
-    assert plan.rate_factor(505) == pytest.approx((1 + np.cos(np.pi / 4)) / 2)
+    options = RankAE().make_training_options(12_920)
+    assert (options.epochs, options.n_steps, options.decay) == (20, 20 * 101, 1)
+    assert [options.rate_factor(step) for step in (0, 1010, 2020)] == pytest.approx([1, 0.5, 0])
+    assert options.rate_factor(505) == pytest.approx((1 + np.cos(np.pi / 4)) / 2)
     assert RankAE().make_training_options(600).epochs == 400
     assert RankAE(epochs=3).make_training_options(600).n_steps == 15
     falling = RankAE(schedule="decay", epochs=7, average_from=2, patience=3).make_training_options(600)
@@ -445,7 +445,7 @@ def assert_same_weights(one, other):
 def test_a_training_that_was_killed_ends_like_an_unbroken_one(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(family, "AVERAGING_INTERVAL_STEPS", 2)
     if kind == "sparse":
-        monkeypatch.setattr(family, "MAX_DENSE_NODES", 5)
+        monkeypatch.setattr(family, "MAX_DENSE_ROWS", 5)
     method = replace(SMALL, input="lstm", dimension=7) if kind == "lstm" else METHODS.get(kind, SMALL)
     method = replace(method, epochs=4, average_from=2, decay=0.9, weight_decay=0.01)
     data = as_tokens(planted_features(60, 1)) if kind == "lstm" else planted_features(60, 1)
@@ -493,7 +493,7 @@ def test_a_training_from_other_vectors_is_not_mixed_in(input, tmp_path):
 
 
 def test_many_words_and_labels_are_learnt_sparsely(monkeypatch):
-    monkeypatch.setattr(family, "MAX_DENSE_NODES", 5)
+    monkeypatch.setattr(family, "MAX_DENSE_ROWS", 5)
     data = planted_features(300, 1)
     network = SMALL.build_network(SMALL.build_design(data, None), None, data, ONE)
     assert network.predictor.features.embedding.sparse
@@ -510,7 +510,7 @@ def test_all_documents_are_learnt_from_if_none_is_held_out():
         def advance(self, steps=1):
             seen.append(steps)
 
-        def tell(self, news):
+        def set_status(self, status):
             pass
 
         def __call__(self, title, total=None):
@@ -534,7 +534,8 @@ def test_all_documents_are_learnt_from_if_none_is_held_out():
 
     original, TrainingState.finish_epoch = TrainingState.finish_epoch, keep
     try:
-        method.train(last, design, data, None, ONE)
+        options = method.make_training_options(data.n_docs)
+        fit_label_network(last, last.predictor, design, data, None, options=options, batch=method.batch, run=ONE)
     finally:
         TrainingState.finish_epoch = original
     assert list(model.network.weights.arrays) == list(kept)
@@ -579,7 +580,7 @@ def test_an_lstm_learns(lstm):
 
 def test_an_lstm_explains_with_the_channel_attention_of_each_word_at_its_position(lstm):
     tagger = lstm.tagger_
-    document = tagger.read([next(iter(documents_of([TEXT])))])
+    document = tagger.transform([next(iter(documents_of([TEXT])))])
     explanation = tagger.model.explain(document, 3)
     network = tagger.model.network.design.build()
     weights = tagger.model.network.weights.arrays
@@ -619,11 +620,11 @@ def test_a_bag_explains_with_what_each_word_adds_to_the_logit():
     explanation = model.explain(document, 3)
     without = {}
     for i, feature in enumerate(document.X.indices):  # a small share of a word's part less, by hand
-        network, bag = model.network.on(CPU), BagLoader(document.X, CPU).load_batch(np.array([0]))
+        network, bag = model.network.load_on(CPU), BagLoader(document.X, CPU).load_batch(np.array([0]))
         with torch.no_grad():
-            parts = network.features.parts(bag)
+            parts = network.features.compute_contributions(bag)
             pooled = parts.sum(0, keepdim=True)
-            hidden = network.features.after(torch.cat([pooled, pooled - 1e-2 * parts[i]]))
+            hidden = network.features.project_pooled(torch.cat([pooled, pooled - 1e-2 * parts[i]]))
             logits = network.decoder(hidden)[:, 3]
         without[int(feature)] = float(logits[0] - logits[1]) / 1e-2
     expected = [without[int(feature)] for feature in explanation.ids]
@@ -673,18 +674,21 @@ def test_few_outputs_at_a_time_give_the_same_answers(bound, monkeypatch):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: RankAE(input="lstm", channels=25), "RankAE: channels=25 does not fit an LSTM of two directions"),
+        (
+            lambda: RankAE(input="lstm", channels=25),
+            "RankAE: channels=25 does not fit input=lstm; expected an even number.",
+        ),
         (
             lambda: BCEAE(balance=0.0, prediction_weight=0.0),
-            "BCEAE: balance and prediction_weight are both 0, so that no labels are learnt",
+            "BCEAE: balance=0 and prediction_weight=0 leave the decoder untrained; set one of them above 0.",
         ),
         (
             lambda: RankAE(distance_weight=0.0, prediction_weight=0.0),
-            "RankAE: distance_weight and prediction_weight are both 0, so that documents teach nothing",
+            "RankAE: distance_weight=0 and prediction_weight=0 leave F untrained; set one of them above 0.",
         ),
         (
             lambda: replace(SMALL, bounded=True, margin=10.0).fit(planted_features(9, 0), run=ONE),
-            "RankAE: no output between 0 and 1 (bounded) can be margin=10 ahead of another; expected at most 1.",
+            "RankAE: margin=10 does not fit bounded=true, outputs between 0 and 1; expected at most 1.",
         ),
         (lambda: RankAE(loss="hinge"), "loss='hinge' does not fit; expected one of 'ranking', 'bce'"),
         (lambda: SMALL.fit(planted_features(1, 0), run=ONE), "Found 1 documents with labels; expected two"),
@@ -753,7 +757,7 @@ def test_a_damaged_folder_is_one_sentence(tmp_path):
     about = json.loads((tmp_path / "model" / "about.json").read_text())
     about["parts"]["model"]["network"]["design"]["hidden"] += 1
     (tmp_path / "model" / "about.json").write_text(json.dumps(about))
-    with pytest.raises(XmtcError, match="is damaged: its weights are not those of its network; copy or train it again"):
+    with pytest.raises(XmtcError, match="is damaged: its weights do not fit its network: .*; copy or train it again"):
         Classifier.load(tmp_path / "model").predict(["text"], run=ONE)
 
 

@@ -17,8 +17,9 @@ from xmtc.core.dataset import Dataset, Tokens  # noqa: E402
 from xmtc.core.run import Run  # noqa: E402
 from xmtc.data.in_memory import to_documents  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
-from xmtc.methods.convolution.base import ConvolutionalModel, NetworkWithLoss, compute_chunk_offsets, count_tokens  # noqa: E402
 from xmtc.methods.convolution.bow_cnn import BowCNN, BowCNNDesign  # noqa: E402
+from xmtc.methods.convolution.model import ConvolutionalModel  # noqa: E402
+from xmtc.methods.convolution.network import NetworkWithLoss, compute_chunk_offsets  # noqa: E402
 from xmtc.methods.convolution.xml_cnn import PRESETS, XMLCNN, XMLCNNDesign  # noqa: E402
 from xmtc.nn import training  # noqa: E402
 from xmtc.nn.batch_norm import BatchNorm  # noqa: E402
@@ -112,8 +113,8 @@ def test_bow_cnn_is_bags_of_regions_pooled_and_normalised(pooling, output_norm):
 
 def test_chunks_are_shares_of_each_text():
     batch = TokenLoader(tokens(*DOCUMENTS), CPU).load_batch(np.arange(4))
-    assert count_tokens(batch).tolist() == [11, 7, 2, 1]
-    assert compute_chunk_offsets(count_tokens(batch), 3).tolist() == [
+    assert batch.count_tokens().tolist() == [11, 7, 2, 1]
+    assert compute_chunk_offsets(batch.count_tokens(), 3).tolist() == [
         [0, 4, 8, 11],
         [0, 3, 5, 7],
         [0, 1, 2, 2],
@@ -181,7 +182,7 @@ def test_most_of_the_bottleneck_learns():
         tagger = Classifier("xml_cnn", **small).fit(texts, tags, run=ONE).tagger_
         network, words = tagger.model.network(), tagger.transform(to_documents(texts)).tokens("words")
         batch = TokenLoader(words, CPU).load_batch(np.arange(len(texts)))
-        alive[batch_norm] = (network.pooled(network.words(batch), batch) > 0).any(0).float().mean()
+        alive[batch_norm] = (network.pool_features(network.embed_words(batch), batch) > 0).any(0).float().mean()
     assert alive[True] == 1
     assert alive[False] < 0.8
 
@@ -304,5 +305,5 @@ def test_a_training_that_was_stopped_ends_with_the_same_bytes(method, tmp_path):
 
 @pytest.mark.parametrize(("field", "value"), [("region", 10**30), ("stride", 0), ("stride", 10**30)])
 def test_regions_of_no_size_are_refused(field, value):
-    with pytest.raises(ValueError, match="its regions are of no size that there is"):
+    with pytest.raises(ValueError, match=f"its network has {field}={value}; expected at"):
         replace(BAGS, **{field: value}).check()

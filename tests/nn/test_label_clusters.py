@@ -275,14 +275,14 @@ class Pooled(torch.nn.Module):
         self.encoder = RecurrentEncoder(30, 16, 16, 0.0, 0.0)
 
     def forward(self, batch):
-        return self.encoder(batch).masked_fill(~batch.mask()[..., None], -torch.inf).amax(1)
+        return self.encoder(batch).masked_fill(~batch.make_mask()[..., None], -torch.inf).amax(1)
 
 
 ENCODERS = {
     "the LSTM of AttentionXML": (Pooled, lambda tokens: TokenLoader(tokens, CPU)),
     "a bag of words": (
         lambda: BagFeatures(30, 32, 0, False, 32),
-        lambda tokens: BagLoader(tokens.counts(), CPU),
+        lambda tokens: BagLoader(tokens.to_count_matrix(), CPU),
     ),
 }
 
@@ -301,10 +301,10 @@ def test_it_is_the_output_layer_of_any_encoder(make, read):
     rng = np.random.default_rng(0)
     for _ in range(25):
         for docs in loader.shuffled_batches(30, rng):
-            batch = loader.batch(docs)
+            batch = loader.load_batch(docs)
             optimiser.zero_grad()
             head(encoder(batch), *truth.label_pairs(batch.docs)).backward()
             optimiser.step()
-    batch = loader.batch(np.arange(150))
+    batch = loader.load_batch(np.arange(150))
     found, _ = head.predict_top_k(encoder(batch), 3)
     assert Y.toarray()[batch.docs[:, None], found].mean() > 0.9

@@ -40,7 +40,7 @@ def states_and_gradients(states, device: torch.device, batch: TokenBatch):
 def largest_difference(kind: torch.dtype, device: torch.device) -> float:
     batch = some_documents(device)
     expected = states_and_gradients(compute_states, device, batch)
-    found = states_and_gradients(lambda *given: compute_states_with_kernels(*given, kind=kind), device, batch)
+    found = states_and_gradients(lambda *arguments: compute_states_with_kernels(*arguments, dtype=kind), device, batch)
     # numpy's, which does not pass over what is no number
     return float(np.max([float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)]))
 
