@@ -82,7 +82,7 @@ class ConvolutionModel(NetworkModel):
 
 @dataclass(frozen=True)
 class TinyCNN(Method):
-    """A convolution over words, with max pooling (after Kim, 2014)."""
+    """Convolution over words with max pooling (after Kim, 2014)."""
 
     required_views: ClassVar[tuple[str, ...]] = ("words",)
     is_exact: ClassVar[bool] = False
@@ -146,7 +146,7 @@ def test_damaged_weights_are_rejected(tmp_path):
 
     Classifier(TinyCNN(epochs=1)).fit(*make_planted_corpus(60, seed=1)).save(tmp_path / "model")
     set_array(tmp_path / "model", "model.network.weights.arrays.output.bias", lambda bias: bias[:-1])
-    with pytest.raises(XmtcError, match="is damaged: its weights do not fit its network: output.bias has shape"):
+    with pytest.raises(XmtcError, match=r"is damaged: its weights do not fit its network: output\.bias has shape"):
         Classifier.load(tmp_path / "model").predict(["text"])
 
 
