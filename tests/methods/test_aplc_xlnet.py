@@ -1,5 +1,4 @@
-"""APLC-XLNet on tiny encoders with random weights: pooling, rates, saving, resuming, explaining, and encoders that
-travel in parts. Nothing is fetched."""
+"""APLC-XLNet on tiny encoders with random weights; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -69,7 +68,7 @@ def subwords(kind: str, texts: list[str], most: int = 60) -> tuple[FittedSubword
     return Subwords(tiny(kind), most).fit(texts, ONE)
 
 
-def labelled(kind: str, n_docs: int, seed: int = 1) -> Dataset:
+def make_labelled(kind: str, n_docs: int, seed: int = 1) -> Dataset:
     texts, tags = make_planted_corpus(n_docs, seed)
     Y = np.array([[f"label-{label:02d}" in own for label in range(40)] for own in tags], np.float32)
     return Dataset({"subwords": subwords(kind, texts)[1]}, csr_array(Y))
@@ -83,7 +82,7 @@ def assert_same_weights(one, other, atol: float = 0.0):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_subwords_are_the_encoders_own_between_its_special_tokens(kind):
+def test_subwords_have_special_tokens(kind):
     view, tokens = subwords(kind, [*TEXTS, ""])
     words = [[view.term(number) for number in tokens.select_rows(np.array([i])).ids] for i in range(4)]
     if kind == "bert":
@@ -97,17 +96,17 @@ def test_subwords_are_the_encoders_own_between_its_special_tokens(kind):
     assert tokens.size == view.size
     short, _ = subwords(kind, TEXTS, most=4)
     assert short.transform(TEXTS).lengths.tolist() == [4, 3, 4]
-    assert short.transform(TEXTS).ids[-1] == tokens.select_rows(np.array([2])).ids[-1]  # the last special token stays
+    assert short.transform(TEXTS).ids[-1] == tokens.select_rows(np.array([2])).ids[-1]  # keeps the last special token
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_subwords_are_folded_into_the_words_of_the_text(kind):
+def test_subwords_are_mapped_to_words(kind):
     view, _ = subwords(kind, TEXTS)
     text = "  strange word3alpha,\n noise1 zz"
     spans = view.spans(text)
     words = ["strange", "word3alpha", ",", "noise1", "zz"]
     if kind == "xlnet":
-        words[1:3] = ["word3alpha,"]  # a piece begins with a space, and a word ends at one
+        words[1:3] = ["word3alpha,"]  # XLNet splits words only at spaces
     assert [span.word for span in spans] == words
     assert [text[span.begin : span.end] for span in spans] == words
     n = len(view.transform([text]).ids)
@@ -117,21 +116,21 @@ def test_subwords_are_folded_into_the_words_of_the_text(kind):
     assert (np.diff(numbers) > 0).all()
 
 
-def test_a_text_that_no_bytes_can_hold_is_read():
+def test_lone_surrogates_are_accepted():
     view, _ = subwords("bert", TEXTS)
     assert view.transform(["noise1 \ud800"]).lengths.tolist() == [4]
     assert [span.word for span in view.spans("noise1 \ud800")] == ["noise1", "\ud800"]
 
 
-def test_texts_without_words_are_nothing_to_learn_from():
+def test_texts_without_words_are_rejected():
     with pytest.raises(XmtcError, match="None of the 2 documents holds a word"):
         subwords("bert", ["", " "])
 
 
 @pytest.mark.parametrize("pooling", ["first", "last", "mean"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_pooling_is_that_of_each_text_alone(kind, pooling):
-    """In a batch with padding, as for one text without."""
+def test_pooling_ignores_padding(kind, pooling):
+    """Pooling in a padded batch equals pooling of each text without padding."""
     _, tokens = subwords(kind, TEXTS)
     encoder = TextEncoder(load_encoder(tiny(kind)), pooling).eval()
     batch = TokenLoader(tokens, CPU).load_batch(np.arange(3))
@@ -149,9 +148,8 @@ def test_pooling_is_that_of_each_text_alone(kind, pooling):
         np.testing.assert_allclose(together[row], expected, atol=1e-5)
 
 
-def test_mpnet_computes_the_same_with_fused_attention():
-    """Which transformers does not have for it: the same states and the same gradients, padded or not, but for what is
-    added for relative positions, which stays as it is."""
+def test_fused_attention_of_mpnet_is_equivalent():
+    """States and gradients are the same, except for the relative position biases, which are not trained."""
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
     torch.manual_seed(0)
     usual = MPNetModel(MPNetConfig(vocab_size=50, **sizes, initializer_range=0.5)).eval()
@@ -177,7 +175,7 @@ def test_mpnet_computes_the_same_with_fused_attention():
     assert fuse_attention(load_encoder(tiny("bert"))) == 0
 
 
-def test_xlnet_does_not_mind_where_padding_stands():
+def test_xlnet_is_independent_of_the_side_of_padding():
     model = load_encoder(tiny("xlnet")).eval()
     ids = torch.tensor([[7, 8, 9, 3, 2]])
     right, left = torch.nn.functional.pad(ids, (0, 3)), torch.nn.functional.pad(ids, (3, 0))
@@ -188,7 +186,7 @@ def test_xlnet_does_not_mind_where_padding_stands():
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "mpnet"])
-def test_an_encoder_is_rebuilt_from_what_a_folder_says(kind):
+def test_encoder_is_rebuilt_from_its_configuration(kind):
     model = load_encoder(tiny(kind))
     again = build_encoder(dump_config(model))
     assert {name: tuple(t.shape) for name, t in again.state_dict().items()} == {
@@ -198,7 +196,7 @@ def test_an_encoder_is_rebuilt_from_what_a_folder_says(kind):
     assert tiny(kind) not in dump_config(model)
 
 
-def test_the_usual_pooling(tmp_path):
+def test_automatic_pooling(tmp_path):
     bert, xlnet = load_encoder(tiny("bert")), load_encoder(tiny("xlnet"))
     assert (choose_pooling(tiny("xlnet"), xlnet), choose_pooling(tiny("bert"), bert)) == ("last", "first")
     (tmp_path / "1_Pooling").mkdir()
@@ -207,13 +205,13 @@ def test_the_usual_pooling(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "mpnet"])
-def test_a_step_lowers_the_loss(kind):
-    data = labelled(kind, 32)
+def test_step_lowers_the_loss(kind):
+    data = make_labelled(kind, 32)
     network, _ = SMALL.build_network(data, ONE)
     labels, batch = LabelLoader(data.Y, CPU), TokenLoader(data.tokens("subwords"), CPU).load_batch(np.arange(32))
     state = TrainingState(
         network.eval(), SMALL.make_training_options(32)
-    )  # without dropout, so that both losses are of the same function
+    )  # without dropout, so that the losses are comparable
     losses = []
     for _ in range(2):
         loss = network(batch, *labels.label_pairs(batch.docs))
@@ -222,10 +220,10 @@ def test_a_step_lowers_the_loss(kind):
     assert losses[1] < losses[0]
 
 
-def test_rates_are_of_each_module_and_slanted():
-    network, _ = SMALL.build_network(labelled("bert", 32), ONE)
+def test_discriminative_slanted_triangular_rates():
+    network, _ = SMALL.build_network(make_labelled("bert", 32), ONE)
     recipe = replace(SMALL, warm_up=0.2, epochs=5, batch=8, hidden_rate=3e-3)
-    state = TrainingState(network, recipe.make_training_options(32))  # 20 steps, of which 4 rise
+    state = TrainingState(network, recipe.make_training_options(32))  # 20 steps, 4 of warm-up
     names = {id(p): name for name, p in network.named_parameters()}
     groups = [[names[id(p)].partition(".")[0] for p in group["params"]] for group in state.optimisers[0].param_groups]
     assert [set(group) for group in groups] == [{"encoder"}, {"head"}, {"hidden"}]
@@ -238,37 +236,37 @@ def test_rates_are_of_each_module_and_slanted():
 
 
 @pytest.mark.parametrize(
-    ("plan", "expected"),
+    ("options", "expected"),
     [
         (PLAN, [1, 1, 1]),
         (replace(PLAN, n_steps=4), [1, 0.75, 0.5, 0.25, 0, 0]),
-        (replace(PLAN, n_steps=4, warm_up=2), [0, 0.5, 1, 0.5, 0]),
-        (replace(PLAN, n_steps=4, warm_up=4), [0, 0.25, 0.5, 0.75]),
-        (replace(PLAN, n_steps=10, warm_up=4), [0, 1 / 4, 2 / 4, 3 / 4, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0]),
+        (replace(PLAN, n_steps=4, warmup_steps=2), [0, 0.5, 1, 0.5, 0]),
+        (replace(PLAN, n_steps=4, warmup_steps=4), [0, 0.25, 0.5, 0.75]),
+        (replace(PLAN, n_steps=10, warmup_steps=4), [0, 1 / 4, 2 / 4, 3 / 4, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0]),
     ],
 )
-def test_rates_rise_and_fall(plan, expected):
-    """Eq. 15 by hand, with the same t where rates rise, t / t_w, and where they fall, (t_a − t) / (t_a − t_w)."""
-    assert [plan.rate_factor(step) for step in range(len(expected))] == pytest.approx(expected, abs=1e-12)
+def test_rate_factor_is_eq_15(options, expected):
+    """Eq. 15: rates rise by t / t_w and fall by (t_a − t) / (t_a − t_w)."""
+    assert [options.rate_factor(step) for step in range(len(expected))] == pytest.approx(expected, abs=1e-12)
 
 
 def test_gradients_are_clipped_at_a_norm():
     weight = torch.nn.Linear(2, 1, bias=False)
     torch.nn.init.zeros_(weight.weight)
-    state = TrainingState(weight, replace(PLAN, clip_at=1.0))
+    state = TrainingState(weight, replace(PLAN, max_gradient_norm=1.0))
     state.step((weight.weight * torch.tensor([[30.0, 40.0]])).sum())
     np.testing.assert_allclose(weight.weight.grad, [[0.6, 0.8]], rtol=1e-4)
 
 
 @pytest.mark.parametrize("loss", ["mean", "sum"])
-def test_a_step_in_parts_is_the_step_in_one(loss):
-    data, recipe = labelled("bert", 40), replace(SMALL, epochs=1, dropout=0.0, loss=loss)
+def test_gradient_accumulation_is_equivalent(loss):
+    data, recipe = make_labelled("bert", 40), replace(SMALL, epochs=1, dropout=0.0, loss=loss)
     whole, in_parts = (replace(recipe, accumulation_steps=steps).fit(data, run=ONE) for steps in (1, 5))
     assert_same_weights(whole, in_parts, atol=2e-4)
 
 
-def test_an_encoder_that_does_not_learn_reads_each_text_once(monkeypatch):
-    data, valid = labelled("bert", 200), labelled("bert", 50, seed=2)
+def test_frozen_encoder_encodes_each_text_once(monkeypatch):
+    data, valid = make_labelled("bert", 200), make_labelled("bert", 50, seed=2)
     n_read, forward = [], TextEncoder.forward
     monkeypatch.setattr(
         TextEncoder, "forward", lambda self, *given: n_read.append(len(given[0])) or forward(self, *given)
@@ -279,12 +277,12 @@ def test_an_encoder_that_does_not_learn_reads_each_text_once(monkeypatch):
     pretrained_weights = load_encoder(tiny("bert")).state_dict()
     for name, array in pretrained_weights.items():
         np.testing.assert_array_equal(model.network.weights.arrays[f"encoder.model.{name}"], array)
-    answers = model.predict(valid, 5, ONE)  # of 40 labels, by an encoder that has never learnt anything
+    answers = model.predict(valid, 5, ONE)  # 40 labels and an untrained encoder
     assert evaluate(answers, valid.Y, ["P@1"])["P@1"] > 0.2
 
 
-def test_states_of_an_encoder_that_does_not_learn_are_kept(tmp_path, monkeypatch):
-    data, recipe = labelled("bert", 80), replace(SMALL, encoder_rate=0.0)
+def test_states_of_frozen_encoder_are_checkpointed(tmp_path, monkeypatch):
+    data, recipe = make_labelled("bert", 80), replace(SMALL, encoder_rate=0.0)
     whole = recipe.fit(data, run=ONE)
     monkeypatch.setattr(APLCXLNet, "make_training_options", lambda self, n_docs: pytest.fail("killed"))
     run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
@@ -295,29 +293,29 @@ def test_states_of_an_encoder_that_does_not_learn_are_kept(tmp_path, monkeypatch
     assert_same_weights(whole, recipe.fit(data, run=run))
 
 
-def test_states_computed_twice_are_the_same():
-    data = labelled("bert", 40)
+def test_gradient_checkpointing_is_equivalent():
+    data = make_labelled("bert", 40)
     kept, computed = (
         replace(SMALL, epochs=1, gradient_checkpointing=checkpointing).fit(data, run=ONE)
         for checkpointing in (False, True)
     )
     assert_same_weights(kept, computed, atol=2e-4)
     with pytest.raises(XmtcError, match="Encoders of type xlnet do not support gradient checkpointing"):
-        replace(SMALL, gradient_checkpointing=True).fit(labelled("xlnet", 40), run=ONE)
+        replace(SMALL, gradient_checkpointing=True).fit(make_labelled("xlnet", 40), run=ONE)
 
 
-def test_a_training_that_was_killed_ends_like_an_unbroken_one(tmp_path, monkeypatch):
-    data, recipe = labelled("bert", 80), replace(SMALL, patience=9)
+def test_resumed_training_equals_uninterrupted_training(tmp_path, monkeypatch):
+    data, recipe = make_labelled("bert", 80), replace(SMALL, patience=9)
     whole = recipe.fit(data, run=ONE)
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     step = TrainingState.step
 
-    def killed_half_way(self, loss):
+    def interrupted_step(self, loss):
         if (self.epoch, self.n_epoch_steps) == (1, 2):
             raise KeyboardInterrupt
         step(self, loss)
 
-    monkeypatch.setattr(TrainingState, "step", killed_half_way)
+    monkeypatch.setattr(TrainingState, "step", interrupted_step)
     run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
     with pytest.raises(KeyboardInterrupt):
         recipe.fit(data, run=run)
@@ -333,7 +331,7 @@ def from_encoder(data: Dataset, encoder: str) -> Dataset:
 
 @pytest.fixture(scope="module")
 def tagger() -> Tagger:
-    """On a problem that tiny encoders learn in seconds: labels with words of their own."""
+    """Train on a corpus whose labels have distinctive words, which tiny encoders learn in seconds."""
     texts, tags = make_planted_corpus(600, seed=3)
     documents = [Document(str(i), text, own) for i, (text, own) in enumerate(zip(texts, tags, strict=True))]
     rates = {"head_rate": 2e-2, "epochs": 9, "patience": 9}
@@ -341,7 +339,7 @@ def tagger() -> Tagger:
     return train(documents, recipe, run=ONE, encoder=tiny("xlnet", 128), max_subwords=40)
 
 
-def test_a_model_folder_needs_no_encoder_and_keeps_its_answers(tagger, tmp_path, monkeypatch):
+def test_model_folder_contains_the_encoder(tagger, tmp_path, monkeypatch):
     tagger.save(tmp_path / "model")
     texts = make_planted_corpus(30, seed=4)[0]
     monkeypatch.setattr(AutoModel, "from_pretrained", None)
@@ -353,7 +351,7 @@ def test_a_model_folder_needs_no_encoder_and_keeps_its_answers(tagger, tmp_path,
     assert json.loads(about)["sizes"] == {"subwords": tagger.views["subwords"].size}
 
 
-def test_labels_are_sorted_by_frequency_inside_and_named_outside(tagger):
+def test_clusters_are_sorted_by_frequency(tagger):
     frequencies = tagger.frequencies[tagger.model.order]
     assert len(tagger.model.network.design.sizes) == 3
     assert frequencies[:5].mean() > frequencies[-5:].mean()
@@ -362,18 +360,18 @@ def test_labels_are_sorted_by_frequency_inside_and_named_outside(tagger):
     assert np.mean([label in own for label, own in zip(best, tags, strict=True)]) > 0.8
 
 
-def test_explanations_add_up_on_the_way_from_padding(tagger):
-    """Integrated gradients over many points: the parts are the difference that the words make."""
-    network = tagger.model.network.on(CPU).double()
-    ids = torch.from_numpy(tagger.read([Document("", TEXTS[0], [])]).tokens("subwords").ids.astype(np.int64))
+def test_integrated_gradients_sum_to_the_difference(tagger):
+    """With many points, contributions sum to the difference of the logits of text and padding."""
+    network = tagger.model.network.load_on(CPU).double()
+    ids = torch.from_numpy(tagger.transform([Document("", TEXTS[0], [])]).tokens("subwords").ids.astype(np.int64))
     label = 3
     found, by_eight = (network.compute_integrated_gradients(ids, label, steps).sum().item() for steps in (500, 8))
     without = torch.where(network.encoder.mask_special_tokens(len(ids)), ids, network.encoder.padding)
     with torch.no_grad():
-        vectors, padding = (network.encoder.vectors(each)[None] for each in (ids, without))
+        vectors, padding = (network.encoder.embed_subwords(each)[None] for each in (ids, without))
         mask = torch.ones(1, len(ids), dtype=torch.bool)
         text, nothing = (
-            network.head.logit(network.after(network.encoder.pooled(mask, inputs_embeds=v)), label)
+            network.head.compute_logit(network.apply_hidden_layer(network.encoder.encode(mask, inputs_embeds=v)), label)
             for v in (vectors, padding)
         )
     network.float()
@@ -381,7 +379,7 @@ def test_explanations_add_up_on_the_way_from_padding(tagger):
     assert by_eight == pytest.approx(found, rel=0.2)
 
 
-def test_explanations_lie_over_the_text(tagger):
+def test_highlight_covers_the_text(tagger):
     text = f"{planted_words(3)[0]} noise1, unheard-of {planted_words(3)[1]}"
     found = tagger.highlight(text, "label-03")[0]
     assert "".join(piece.text for piece in found.pieces) == text
@@ -403,7 +401,7 @@ DAMAGE = {
     "subwords": lambda m: replace(m, views={"subwords": 10**6}),
     "another view": lambda m: replace(m, views={"words": m.views["subwords"]}),
     "order": lambda m: replace(m, order=np.zeros_like(m.order)),
-    "another network": lambda m: replace(m, network=replace(m.network, design=OF_ATTENTION)),
+    "another network": lambda m: replace(m, network=replace(m.network, design=ATTENTION_DESIGN)),
     "no encoder": lambda m: with_design(m, encoder="{"),
     "an encoder that nobody knows": lambda m: with_design(m, encoder='{"model_type": "tower"}'),
     "an encoder without type": lambda m: with_design(m, encoder="{}"),
@@ -412,7 +410,7 @@ DAMAGE = {
     "two kinds of numbers": lambda m: with_weights(m, lambda a: a.astype(np.float32)),
     "a length": lambda m: with_weights(m, lambda a: a[..., :-1]),
 }
-OF_ATTENTION = RecurrentDesign(n_words=30, dimension=2, hidden=2, layers=(2,), pooling="max", n_labels=40)
+ATTENTION_DESIGN = RecurrentDesign(n_words=30, dimension=2, hidden=2, layers=(2,), pooling="max", n_labels=40)
 
 
 def with_design(model, **changes):
@@ -426,13 +424,13 @@ def with_weights(model, change):
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_model_is_refused(damage, tagger):
+def test_damaged_model_is_rejected(damage, tagger):
     tagger.model.check()
     with pytest.raises((ValueError, RuntimeError, KeyError, TypeError)):
         damage(tagger.model).check()
 
 
-def test_a_damaged_tokenizer_is_refused(tagger):
+def test_damaged_tokenizer_is_rejected(tagger):
     view = tagger.views["subwords"]
     view.check()
     with pytest.raises(ValueError, match=r"^its tokenizer is not valid JSON"):
@@ -441,27 +439,29 @@ def test_a_damaged_tokenizer_is_refused(tagger):
         replace(view, max_subwords=0).check()
 
 
-def test_a_flat_output_layer_is_one_cluster():
-    model = replace(SMALL, clusters=1, epochs=1).fit(labelled("bert", 40), run=ONE)
+def test_one_cluster_is_a_flat_output_layer():
+    model = replace(SMALL, clusters=1, epochs=1).fit(make_labelled("bert", 40), run=ONE)
     assert model.network.design.sizes == (40,)
     assert not any("tails" in name for name in model.network.weights.arrays)
-    assert model.predict(labelled("bert", 5), 40, ONE).labels.shape == (5, 40)
+    assert model.predict(make_labelled("bert", 5), 40, ONE).labels.shape == (5, 40)
 
 
-def test_predictions_are_those_of_the_network(tagger):
-    data = tagger.read([Document("", text, []) for text in TEXTS])
-    network, loader = tagger.model.network.on(CPU), TokenLoader(data.tokens("subwords"), CPU)
+def test_predictions_equal_the_network(tagger):
+    data = tagger.transform([Document("", text, []) for text in TEXTS])
+    network, loader = tagger.model.network.load_on(CPU), TokenLoader(data.tokens("subwords"), CPU)
     found = restore_label_ids(predict_with_network(network, loader, 9, ONE), tagger.model.order)
     again = tagger.model.predict(data, 9, ONE)
     np.testing.assert_array_equal(again.labels, found.labels)
     np.testing.assert_array_equal(again.scores, found.scores)
     batch = loader.load_batch(np.arange(3))
     with torch.no_grad():
-        features = network.after(network.pooled(batch))
+        features = network.apply_hidden_layer(network.compute_document_states(batch))
         for row, doc in enumerate(batch.docs):
             for label, score in zip(found.labels[doc], found.scores[doc], strict=True):
                 rank = int(np.flatnonzero(tagger.model.order == label)[0])
-                assert network.head.logit(features, rank)[row].sigmoid().item() == pytest.approx(score, rel=1e-3)
+                assert network.head.compute_logit(features, rank)[row].sigmoid().item() == pytest.approx(
+                    score, rel=1e-3
+                )
 
 
 # Tables 2 and 3: d, number of clusters; length, rates, batch, epochs.
@@ -481,11 +481,11 @@ def test_presets_are_tables_2_and_3(name):
     keys = "hidden", "clusters", "max_subwords", "encoder_rate", "hidden_rate", "head_rate", "batch", "epochs"
     assert tuple(found[key] for key in keys) == TABLES[name]
     assert [found[key] for key in ("factor", "biases", "loss", "held_out", "warm_up")] == [2, False, "mean", 0, 0]
-    assert len(pipeline.method.shares) == found["clusters"]
+    assert len(pipeline.method.cluster_shares) == found["clusters"]
     assert APLCXLNet(preset="Wiki-500k").cluster_shares == (0.33, 0.33, 0.34)
 
 
-def test_a_preset_fills_what_a_view_was_not_given():
+def test_preset_replaces_unset_parameters_of_views():
     amazon = {"preset": "Amazon-670k"}
     assert Pipeline.from_parameters("aplc_xlnet", parameters=amazon).views["subwords"].max_subwords == 128
     assert (
@@ -503,7 +503,7 @@ def test_a_preset_fills_what_a_view_was_not_given():
     assert "max_subwords" not in classifier.get_params(deep=False)
 
 
-def test_a_preset_of_a_saved_model_is_not_what_was_given(tmp_path):
+def test_saved_model_keeps_only_set_parameters(tmp_path):
     tiny_one = {"encoder": tiny("bert"), "hidden": 8, "epochs": 1, "preset": "Amazon-670k", "max_subwords": 128}
     texts, tags = make_planted_corpus(30, 1)
     Classifier("aplc_xlnet", **tiny_one).fit(texts, tags, run=ONE).save(tmp_path / "model")
@@ -526,7 +526,7 @@ SHARES = r"shares such as 0\.7,0\.2,0\.1"
         ("0.5,0.5", "numbers"),
     ],
 )
-def test_proportions_that_do_not_fit_are_refused(wrong, expected):
+def test_invalid_proportions_are_rejected(wrong, expected):
     with pytest.raises(XmtcError, match=rf"proportions=.* does not fit; expected {expected}\.$"):
         build_method("aplc_xlnet", {"proportions": wrong})
 
@@ -540,20 +540,20 @@ def test_proportions_that_do_not_fit_are_refused(wrong, expected):
         ({"model_type": "any", "max_position_embeddings": -1}, UNLIMITED_POSITIONS),
     ],
 )
-def test_an_encoder_has_so_many_positions(said, positions, tmp_path):
+def test_maximum_positions_of_encoders(said, positions, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(said))
     assert read_max_positions(str(tmp_path)) == positions
 
 
 @pytest.mark.parametrize("content", ["{", "[]"])
-def test_a_damaged_configuration_is_refused(content, tmp_path):
+def test_damaged_configuration_is_rejected(content, tmp_path):
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(XmtcError, match=r"cannot be loaded \(config.json: .*\); give the folder of an encoder"):
         read_max_positions(str(tmp_path))
 
 
-def test_texts_as_long_as_the_encoder_are_read():
-    """Also where its positions are no multiple of 8, which batches are padded to."""
+def test_texts_of_maximum_length_are_encoded():
+    """The maximum length is not a multiple of 8, to which batches are padded."""
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     model = BertModel(BertConfig(vocab_size=50, max_position_embeddings=13, **sizes))
     tokens = Tokens(np.arange(26, dtype=np.int32), np.array([0, 13, 26]), 50)
@@ -561,10 +561,10 @@ def test_texts_as_long_as_the_encoder_are_read():
     assert network.compute_document_states(TokenLoader(tokens, CPU).load_batch(np.arange(2))).shape == (2, 16)
 
 
-def test_texts_longer_than_the_encoder_are_refused():
+def test_texts_above_maximum_length_are_rejected():
     texts = [" ".join(["noise1"] * 100), "noise2"]
     view, tokens = subwords("bert", texts, 80)
-    assert (view.max_subwords, tokens.lengths.max()) == (64, 64)  # as many as it has positions for
+    assert (view.max_subwords, tokens.lengths.max()) == (64, 64)  # the maximum length of the encoder
     long = replace(replace(view, max_subwords=80).transform(texts), encoder=tokens.encoder)
     data = Dataset({"subwords": long}, csr_array(np.ones((2, 2), np.float32)))
     with pytest.raises(XmtcError, match="up to 80 subwords, but the encoder has positions for 64; set max_subwords=64"):
@@ -572,8 +572,10 @@ def test_texts_longer_than_the_encoder_are_refused():
 
 
 def test_two_processes_train_one_model(tmp_path):
-    """As `torchrun -m xmtc train` starts them, on the CPU: the same as one process does, also in steps without a label
-    in a tail and in parts that are too small to share."""
+    """Two processes of torchrun give the same model as one.
+
+    Some steps have no label in a tail, and some parts are too small to be sharded.
+    """
     texts, tags = make_planted_corpus(62, seed=1)
     lines = [json.dumps({"text": text, "labels": labels}) for text, labels in zip(texts, tags, strict=True)]
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
@@ -601,7 +603,7 @@ def test_two_processes_train_one_model(tmp_path):
         (("rank_ae", "xml_rnn"), ["tfidf", "words", "subwords"]),
     ],
 )
-def test_it_is_a_member_beside_other_methods(others, views, tmp_path):
+def test_member_of_a_consensus(others, views, tmp_path):
     small = {
         "aplc_xlnet": {"epochs": 1},
         "xml_rnn": {"epochs": 1, "hidden": 8, "layers": (8,)},
@@ -623,8 +625,8 @@ def test_it_is_a_member_beside_other_methods(others, views, tmp_path):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 @pytest.mark.parametrize("kind", [*KINDS, "mpnet"])
-def test_a_gpu_answers_as_the_cpu_does(kind):
-    data = labelled(kind, 200)
+def test_gpu_predicts_like_cpu(kind):
+    data = make_labelled(kind, 200)
     model = replace(SMALL, epochs=8).fit(data, run=Run(device="cuda"))
     gpu, cpu = (model.predict(data, 3, Run(device=device)) for device in ("cuda", "cpu"))
     assert (gpu.labels[:, 0] == cpu.labels[:, 0]).mean() > 0.95
@@ -644,7 +646,7 @@ def test_fused_attention_in_bf16_has_the_gradients_of_float32():
         states = fused(ids.to(gpu), attention_mask=mask.to(gpu)).last_hidden_state
     (states.float()[mask.to(gpu) > 0] @ wanted.to(gpu)).square().sum().backward()
     for (name, one), other in zip(usual.named_parameters(), fused.parameters(), strict=True):
-        if other.grad is not None and not name.endswith("k.bias"):  # the same for all scores of a word: no difference
+        if other.grad is not None and not name.endswith("k.bias"):  # softmax is invariant to this bias
             assert torch.linalg.vector_norm(one.grad - other.grad.cpu()) < 0.1 * torch.linalg.vector_norm(one.grad), (
                 name
             )
@@ -652,11 +654,11 @@ def test_fused_attention_in_bf16_has_the_gradients_of_float32():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 @pytest.mark.parametrize(("kind", "is_captured"), [("bert", True), ("mpnet", True), ("xlnet", False)])
-def test_captured_steps_are_those_that_are_not(kind, is_captured, monkeypatch):
-    """As far as bf16 goes: the same weights after a few passes, with all shapes captured or none."""
+def test_cuda_graphs_are_equivalent(kind, is_captured, monkeypatch):
+    """Weights after a few epochs are the same up to bf16 precision."""
     capture, captured = CudaGraphs.capture, []
     monkeypatch.setattr(CudaGraphs, "capture", lambda self, ids, mask: captured.append(ids) or capture(self, ids, mask))
-    data = labelled(kind, 300)
+    data = make_labelled(kind, 300)
     recipe = replace(SMALL, epochs=3, dropout=0.0, encoder_rate=1e-4, head_rate=1e-3, batch=16)
     found = [replace(recipe, cuda_graphs=graphs).fit(data, run=Run(device="cuda")) for graphs in (True, False)]
     assert bool(captured) == is_captured
@@ -666,8 +668,8 @@ def test_captured_steps_are_those_that_are_not(kind, is_captured, monkeypatch):
 BY_LABEL = replace(SMALL, pooling="attention", clusters=1)
 
 
-def test_each_label_attends_to_subwords_by_itself():
-    """Logits and loss in plain loops, of documents with padding; one label's logit; and the best labels."""
+def test_label_attention_equals_reference():
+    """Compare logits, loss, one label's logit and the best labels with reference loops."""
     torch.manual_seed(0)
     head = LabelWiseAttention(ClusterLayout((5,), 6, 2), biases=True)
     torch.nn.init.normal_(head.bias)
@@ -694,7 +696,7 @@ def test_each_label_attends_to_subwords_by_itself():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_label_attention_learns_is_saved_and_explains(kind, tmp_path):
+def test_label_attention_learns_and_loads_and_explains(kind, tmp_path):
     texts, tags = make_planted_corpus(300, 1)
     settings = {"encoder": tiny(kind), "epochs": 8, "batch": 16, "encoder_rate": 2e-3, "hidden_rate": 1e-2, "seed": 3}
     learnt = Classifier("aplc_xlnet", pooling="attention", clusters=1, head_rate=2e-2, **settings).fit(
@@ -706,29 +708,29 @@ def test_label_attention_learns_is_saved_and_explains(kind, tmp_path):
     learnt.save(tmp_path / "model")
     again = Tagger.load(tmp_path / "model", verify=True)
     assert again.predict_labels(new[:9], 3, run=ONE) == learnt.tagger_.predict_labels(new[:9], 3, run=ONE)
-    network, mask = again.model.network.on(CPU).double(), torch.ones(1, 5, dtype=torch.bool)
+    network, mask = again.model.network.load_on(CPU).double(), torch.ones(1, 5, dtype=torch.bool)
     ids = torch.from_numpy(
         again.transform([Document("", "noise1 word3alpha noise2", [])]).tokens("subwords").ids
     ).long()
     padding = torch.where(network.encoder.mask_special_tokens(5), ids, network.encoder.padding)
     with torch.no_grad():
         read = (network.as_head_input(network.encoder(each[None], mask), mask) for each in (ids, padding))
-        text, nothing = (network.head.logit(network.after(each), 3) for each in read)
+        text, nothing = (network.head.compute_logit(network.apply_hidden_layer(each), 3) for each in read)
     assert network.compute_integrated_gradients(ids, 3, 400).sum().item() == pytest.approx(
         (text - nothing).item(), rel=0.01
     )
 
 
 @pytest.mark.parametrize("wrong", [{"clusters": 2}, {"encoder_rate": 0.0}, {"proportions": (0.5, 0.5)}])
-def test_label_attention_is_flat_and_learns(wrong):
+def test_label_attention_needs_one_cluster_and_trained_encoder(wrong):
     with pytest.raises(XmtcError, match=r"pooling=attention does not fit .* expected clusters=1 and an encoder"):
         replace(BY_LABEL, **wrong)
 
 
-def test_a_step_of_label_attention_has_the_hidden_layers_rate():
-    network, design = BY_LABEL.build_network(labelled("bert", 32), ONE)
+def test_label_attention_has_the_rate_of_the_hidden_layer():
+    network, design = BY_LABEL.build_network(make_labelled("bert", 32), ONE)
     assert BY_LABEL.make_training_options(32).get_rate("head.attention.weight") == BY_LABEL.hidden_rate
     assert BY_LABEL.make_training_options(32).get_rate("head.labels.weight") == BY_LABEL.head_rate
     assert {name.partition(".")[0] for name, _ in network.named_parameters()} == {"encoder", "hidden", "head"}
-    with pytest.raises(ValueError, match="attend by themselves, but are in clusters"):
+    with pytest.raises(ValueError, match="pooling=attention and 2 clusters; expected 1 cluster"):
         replace(design, sizes=(20, 20)).check()

@@ -1,4 +1,4 @@
-"""AttentionXML's network against plain loops written from the equations, and Algorithms 1 to 4 worked by hand."""
+"""AttentionXML against reference loops for its equations and worked examples of Algorithms 1 to 4."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from xmtc.methods.attention.level_training import (  # noqa: E402
     LevelData,
     binary_cross_entropy,
     build_children_table,
+    predict_training_candidates,
     select_positives_first,
 )
 from xmtc.methods.attention.model import RecurrentDesign, predict_level  # noqa: E402
@@ -53,7 +54,7 @@ def tokens(*documents: list[int], n_words: int = 20) -> Tokens:
     return Tokens(np.array([word for words in documents for word in words], np.int32), offsets, n_words)
 
 
-def network_for(n_labels: int, n_words: int, dimension: int, hidden: int, sparse: bool = False) -> RecurrentNetwork:
+def build_network(n_labels: int, n_words: int, dimension: int, hidden: int, sparse: bool = False) -> RecurrentNetwork:
     sizes = {"n_words": n_words, "dimension": dimension, "hidden": hidden, "layers": (hidden,), "n_labels": n_labels}
     return RecurrentDesign(**sizes, pooling="attention").build(sparse=sparse)
 
@@ -62,8 +63,8 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
-def lstm_plainly(x: np.ndarray, W, U, b, h, c) -> np.ndarray:
-    """Eq. 2, step by step; PyTorch's gates stand in the order i, f, g, o."""
+def reference_lstm(x: np.ndarray, W, U, b, h, c) -> np.ndarray:
+    """Compute eq. 2 step by step; PyTorch's gate order is i, f, g, o."""
     states = []
     for step in x:
         i, f, g, o = np.split(W @ step + U @ h + b, 4)
@@ -73,7 +74,7 @@ def lstm_plainly(x: np.ndarray, W, U, b, h, c) -> np.ndarray:
     return np.array(states)
 
 
-def test_the_encoder_is_eq_2_in_both_directions_for_every_document_of_a_batch():
+def test_encoder_is_eq_2_in_both_directions():
     torch.manual_seed(0)
     encoder = RecurrentEncoder(20, 5, 4, 0.0, 0.0).eval()
     torch.nn.init.normal_(encoder.first_state)
@@ -89,13 +90,13 @@ def test_the_encoder_is_eq_2_in_both_directions_for_every_document_of_a_batch():
             W, U = w[f"lstm.weight_ih_l0{suffix}"], w[f"lstm.weight_hh_l0{suffix}"]
             b = w[f"lstm.bias_ih_l0{suffix}"] + w[f"lstm.bias_hh_l0{suffix}"]
             h, c = w["first_state"][:, direction, 0]
-            expected = lstm_plainly(x[::-1] if direction else x, W, U, b, h, c)[:: -1 if direction else 1]
+            expected = reference_lstm(x[::-1] if direction else x, W, U, b, h, c)[:: -1 if direction else 1]
             found = states[row, : len(x), 4 * direction : 4 * direction + 4]
             np.testing.assert_allclose(found, expected, atol=1e-6)
     np.testing.assert_array_equal(states[2, 2:], 0)
 
 
-def test_words_are_left_out_whole_and_only_in_training():
+def test_whole_words_are_dropped_only_in_training():
     encoder = RecurrentEncoder(20, 5, 4, 0.0, 0.0, whole_word_dropout=0.4)
     words = torch.ones(1000, 5)
     with torch.random.fork_rng():
@@ -106,8 +107,8 @@ def test_words_are_left_out_whole_and_only_in_training():
     assert torch.equal(encoder.eval().drop_words(words), words)
 
 
-def logits_plainly(head: MultiLabelAttention, states: np.ndarray, labels) -> np.ndarray:
-    """Eqs. 4 and 5, label by label, on the states of one document's words."""
+def reference_logits(head: MultiLabelAttention, states: np.ndarray, labels) -> np.ndarray:
+    """Compute eqs. 4 and 5 label by label for the states of one document."""
     w = {name: value.detach().numpy() for name, value in head.named_parameters()}
     found = []
     for label in labels:
@@ -136,17 +137,17 @@ def test_attention_and_layers_are_eqs_4_and_5(sizes, own_output):
         alpha = head.attribute_words(states[:1], mask[:1], 4)
     for row, length in enumerate(lengths):
         words = states[row, :length].numpy()
-        np.testing.assert_allclose(everything[row], logits_plainly(head, words, range(7)), atol=1e-5)
-        np.testing.assert_allclose(chosen[row], logits_plainly(head, words, candidates[row]), atol=1e-5)
+        np.testing.assert_allclose(everything[row], reference_logits(head, words, range(7)), atol=1e-5)
+        np.testing.assert_allclose(chosen[row], reference_logits(head, words, candidates[row]), atol=1e-5)
     assert float(alpha.sum()) == pytest.approx(1)
     assert (alpha[3:] == 0).all()
 
 
-def test_max_pooling_looks_at_words_alone():
+def test_max_pooling_ignores_padding():
     torch.manual_seed(2)
     head = MaxPooling(5, 4, (6,))
     states, mask = -1 - torch.rand(1, 8, 4), torch.arange(8)[None] < 3
-    states[~mask] = 0  # larger than every word's
+    states[~mask] = 0  # padding is larger than every word's state
     with torch.no_grad():
         found = head(states, mask)
         np.testing.assert_allclose(found, head.logits(states[:, :3].amax(1)), rtol=1e-6)
@@ -154,7 +155,7 @@ def test_max_pooling_looks_at_words_alone():
     assert (weights[3:] == 0).all()
 
 
-def test_the_loss_is_eq_6_or_summed_over_labels():
+def test_loss_is_eq_6_or_sum_over_labels():
     rng = np.random.default_rng(0)
     logits, y = rng.normal(size=(3, 4)), rng.random((3, 4)) < 0.5
     p = sigmoid(logits)
@@ -171,7 +172,7 @@ def test_the_loss_is_eq_6_or_summed_over_labels():
 
 
 def binary_tree(depth: int) -> LabelTree:
-    """2 ** depth leaves of two labels each."""
+    """Return a tree with 2 ** depth leaves of two labels each."""
     levels = [[np.array([2 * i, 2 * i + 1]) for i in range(2**level)] for level in range(depth + 1)]
     return from_groups(levels)
 
@@ -186,7 +187,7 @@ def binary_tree(depth: int) -> LabelTree:
         (9, [(1, 2), (2, 8), (8, 32), (32, 64)]),
     ],
 )
-def test_algorithm_1_makes_a_tree_shallow_and_wide(height, shapes):
+def test_algorithm_1_compresses_the_tree(height, shapes):
     tree = compress_tree(binary_tree(5), 2, height)
     assert [level.shape for level in tree.levels] == shapes
     members = tree.memberships(csr_array(np.eye(64, dtype=np.float32)))
@@ -194,56 +195,55 @@ def test_algorithm_1_makes_a_tree_shallow_and_wide(height, shapes):
         np.testing.assert_array_equal(level.sum(axis=1), np.ones(64))
 
 
-def test_algorithm_3_takes_true_nodes_first_each_with_its_own_score():
-    """Of the nodes 0 to 7 the best three are 5, 2 and 7; 3 and 7 are true."""
+def test_algorithm_3_selects_true_nodes_first():
+    """The best three of the nodes 0 to 7 are 5, 2 and 7; the nodes 3 and 7 are true."""
     scores = torch.tensor([[0.01, 0.02, 0.5, 0.05, 0.04, 0.9, 0.03, 0.1]])
     is_true = torch.tensor([[False, False, False, True, False, False, False, True]])
     chosen = select_positives_first(scores, is_true, 3)
     assert chosen.tolist() == [[7, 3, 5]]
     np.testing.assert_allclose(scores.gather(1, chosen), [[0.1, 0.05, 0.9]])
-    assert select_positives_first(scores, is_true, 1).tolist() == [[7]]  # more of them than there is room for: the best
+    assert select_positives_first(scores, is_true, 1).tolist() == [[7]]  # more true nodes than k: the best is selected
 
 
-def true_ones_first_plainly(scores: np.ndarray, is_true: np.ndarray, k: int) -> np.ndarray:
+def reference_positives_first(scores: np.ndarray, is_true: np.ndarray, k: int) -> np.ndarray:
     return np.array([np.lexsort((-own, ~true))[:k] for own, true in zip(scores, is_true, strict=True)])
 
 
 @pytest.mark.parametrize("k", [1, 3, 8, 20, 30])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.6, 1.0])
-def test_algorithm_3_is_a_sort_by_truth_and_score(k, share):
+def test_algorithm_3_sorts_by_truth_and_score(k, share):
     rng = np.random.default_rng(k)
     scores, is_true = rng.permuted(np.arange(600.0)).reshape(30, 20) / 600, rng.random((30, 20)) < share
     found = select_positives_first(torch.tensor(scores), torch.tensor(is_true), k)
-    np.testing.assert_array_equal(found, true_ones_first_plainly(scores, is_true, k))
+    np.testing.assert_array_equal(found, reference_positives_first(scores, is_true, k))
 
 
-def test_children_are_multiplied_with_their_own_parents_score():
-    """Two levels of a tree in training: ẑ of a node is its own probability times its own parent's, also of a true node
-    that the beam did not find."""
+def test_child_scores_are_multiplied_by_parent_scores():
+    """ẑ of a node is its probability times ẑ of its parent, also for true nodes outside the beam."""
     torch.manual_seed(3)
-    loader = TokenLoader(planted_tokens(25, 6).tokens("words"), CPU)
-    upper, lower = network_for(6, 30, 12, 4).eval(), network_for(12, 30, 12, 4).eval()
-    all_of_them, pairs = np.arange(6, dtype=np.int32)[None], np.arange(12, dtype=np.int32).reshape(6, 2)
+    loader = TokenLoader(make_planted_tokens(25, 6).tokens("words"), CPU)
+    upper, lower = build_network(6, 30, 12, 4).eval(), build_network(12, 30, 12, 4).eval()
+    all_nodes, pairs = np.arange(6, dtype=np.int32)[None], np.arange(12, dtype=np.int32).reshape(6, 2)
     Y = csr_array((np.random.default_rng(0).random((25, 12)) < 0.15).astype(np.float32))
     parents_Y = csr_array((Y.toarray().reshape(25, 6, 2).sum(2) > 0).astype(np.float32))
 
-    above = LevelData(loader, parents_Y).to_next_level(upper, all_of_them, 3, ONE, positives_first=True)
-    seen = replace(above, Y=Y).to_next_level(lower, pairs, 5, ONE, positives_first=True).parent_predictions
+    parents = predict_training_candidates(upper, all_nodes, LevelData(loader, parents_Y), 3, ONE)
+    predictions = predict_training_candidates(lower, pairs, LevelData(loader, Y, parents), 5, ONE)
     batch = loader.load_batch(np.arange(25))
     with torch.no_grad():
         of_parents, of_nodes = (network(batch).sigmoid().numpy()[np.argsort(batch.docs)] for network in (upper, lower))
     product = of_nodes * of_parents.repeat(2, axis=1)
     for doc in range(25):
-        candidates = pairs[above.parent_predictions.labels[doc]].ravel()
+        candidates = pairs[parents.labels[doc]].ravel()
         is_true = Y.toarray()[doc, candidates] > 0
-        expected = candidates[true_ones_first_plainly(product[doc, candidates][None], is_true[None], 5)[0]]
-        assert seen.labels[doc].tolist() == expected.tolist()
-        np.testing.assert_allclose(seen.scores[doc], product[doc, expected], rtol=1e-4)
+        expected = candidates[reference_positives_first(product[doc, candidates][None], is_true[None], 5)[0]]
+        assert predictions.labels[doc].tolist() == expected.tolist()
+        np.testing.assert_allclose(predictions.scores[doc], product[doc, expected], rtol=1e-4)
 
 
-def test_algorithm_4_multiplies_down_the_tree():
-    """A network whose logits are known: all zeros, so that every P(node | node above) is ½."""
-    network = network_for(5, 20, 3, 2).eval()
+def test_algorithm_4_multiplies_along_the_path():
+    """All logits of the network are 0, so every P(node | parent) is ½."""
+    network = build_network(5, 20, 3, 2).eval()
     torch.nn.init.zeros_(network.head.layers.output.weight)
     torch.nn.init.zeros_(network.head.layers.output.bias)
     children = build_children_table(
@@ -258,7 +258,7 @@ def test_algorithm_4_multiplies_down_the_tree():
     assert sorted(found.labels[1]) == [NO_LABEL, NO_LABEL, 0, 4]
 
 
-def test_batches_hold_every_document_once():
+def test_batches_contain_every_document_once():
     rng = np.random.default_rng(0)
     documents = [list(rng.integers(0, 20, n)) for n in rng.integers(1, 30, 157)]
     loader = TokenLoader(tokens(*documents), CPU)
@@ -275,7 +275,7 @@ def test_batches_hold_every_document_once():
         assert sorted(found) == list(range(157))
 
 
-def test_targets_are_found_among_candidates():
+def test_candidate_targets():
     Y = csr_array(np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0]], np.float32))
     labels = LabelLoader(Y, CPU)
     docs, candidates = np.array([2, 0, 1]), torch.tensor([[0, 1], [3, 0], [3, 3]])
@@ -284,7 +284,7 @@ def test_targets_are_found_among_candidates():
     assert labels.candidate_targets(np.array([1]), torch.tensor([[2]])).tolist() == [[0]]
 
 
-def test_gradients_are_clipped_relative_to_recent_ones():
+def test_gradients_are_clipped_relative_to_recent_norms():
     weight = torch.zeros(2, requires_grad=True)
     recent = torch.tensor([0.01, 0.01, 0.01, 0.01, 0.02])
     weight.grad = torch.tensor([3.0, 4.0])  # norm 5: clipped to 5 · 0.02, recorded as 2 · 0.02
@@ -299,11 +299,11 @@ def test_gradients_are_clipped_relative_to_recent_ones():
     np.testing.assert_allclose(clip_gradients([weight], torch.tensor([1.0, 1, 1, 1, 1]))[-1], 1)  # never more than 1
 
 
-def test_weights_are_looked_at_every_so_many_steps():
+def test_validation_every_n_steps():
     network = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(network.weight)
     seen, scores = [], iter([0.1, 0.5, 0.2, 0.3])
-    plan = replace(PLAN, epochs=2, average_from=1, average_every=2, look_every=2, patience=3)
+    options = replace(PLAN, epochs=2, average_from=1, average_every=2, look_every=2, patience=3)
 
     def score():
         seen.append(round(network.weight.item(), 3))
@@ -312,21 +312,21 @@ def test_weights_are_looked_at_every_so_many_steps():
     def batches(rng):
         return iter(np.arange(4)[:, None])
 
-    training.run_training_loop(network, batches, lambda docs: -network.weight.sum(), score, plan, n_docs=4)
-    assert seen == [2, 4, 6, 7]  # in the second pass the average of what 6 and 8 steps have made
+    training.run_training_loop(network, batches, lambda docs: -network.weight.sum(), score, options, n_docs=4)
+    assert seen == [2, 4, 6, 7]  # in the second epoch, the average after 6 and 8 steps
     assert network.weight.item() == pytest.approx(4, rel=1e-4)
-    few = replace(plan, look_every=100)
+    few = replace(options, look_every=100)
     training.run_training_loop(network, batches, lambda docs: -network.weight.sum(), lambda: 1.0, few, n_docs=4)
-    assert network.weight.item() == pytest.approx(8, rel=1e-4)  # looked at once, after the first pass
+    assert network.weight.item() == pytest.approx(8, rel=1e-4)  # validated once, after the first epoch
 
 
-def test_the_best_average_is_kept():
+def test_best_averaged_weights_are_kept():
     network = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(network.weight)
     state, seen = TrainingState(network, PLAN), []
     scores = iter([0.1, 0.5, 0.2])
     for _ in range(3):
-        state.step(-network.weight.sum())  # Adam at rate 1 goes up by 1 a step
+        state.step(-network.weight.sum())  # a step of Adam at rate 1 adds 1
         state.finish_epoch(lambda: seen.append(network.weight.item()) or next(scores))
     np.testing.assert_allclose(seen, [1, 1.5, 2], rtol=1e-5)
     assert state.n_since_best == 1
@@ -334,8 +334,8 @@ def test_the_best_average_is_kept():
     assert network.weight.item() == pytest.approx(1.5, rel=1e-5)
 
 
-def planted_tokens(n_docs: int, seed: int) -> Dataset:
-    """Documents of three labels out of twelve; label l has word 1 + l."""
+def make_planted_tokens(n_docs: int, seed: int) -> Dataset:
+    """Return documents with three of twelve labels; label l has word 1 + l."""
     rng = np.random.default_rng(seed)
     chosen = [rng.choice(12, 3, replace=False) for _ in range(n_docs)]
     documents = [list(rng.permutation([*(1 + labels), *rng.integers(13, 30, rng.integers(2, 9))])) for labels in chosen]
@@ -352,20 +352,20 @@ SMALL = AttentionXML(
 
 
 @pytest.mark.parametrize(("sparse_from", "look_every"), [(50_000, 0), (5, 0), (50_000, 2)])
-def test_a_training_that_was_killed_ends_like_an_unbroken_one(sparse_from, look_every, tmp_path, monkeypatch):
+def test_resumed_training_equals_uninterrupted_training(sparse_from, look_every, tmp_path, monkeypatch):
     monkeypatch.setattr(family, "MAX_DENSE_NODES", sparse_from)
-    data = planted_tokens(80, 1)
+    data = make_planted_tokens(80, 1)
     method = replace(SMALL, average_every=2, look_every=look_every)
     whole = method.fit(data, run=ONE)
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     step = TrainingState.step
 
-    def killed_half_way(self, loss):
+    def interrupted_step(self, loss):
         if len(self.network.head.rows.weight) > 6 and (self.epoch, self.n_epoch_steps) == (3, 2):
-            raise KeyboardInterrupt  # in the last pass of the second level, while weights are being averaged
+            raise KeyboardInterrupt  # in the last epoch of the second level, during averaging
         step(self, loss)
 
-    monkeypatch.setattr(TrainingState, "step", killed_half_way)
+    monkeypatch.setattr(TrainingState, "step", interrupted_step)
     run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
     with pytest.raises(KeyboardInterrupt):
         method.fit(data, run=run)
@@ -380,9 +380,9 @@ def test_a_training_that_was_killed_ends_like_an_unbroken_one(sparse_from, look_
     assert not (tmp_path / "parts").exists()
 
 
-def test_a_training_from_other_vectors_is_not_mixed_in(tmp_path):
-    """Even if they are in a file of the same name."""
-    data, vocabulary = planted_tokens(40, 1), StringIndex.from_strings(f"word{i}" for i in range(1, 30))
+def test_checkpoint_with_other_vectors_is_rejected(tmp_path):
+    """The vectors have changed in a file of the same name."""
+    data, vocabulary = make_planted_tokens(40, 1), StringIndex.from_strings(f"word{i}" for i in range(1, 30))
     data = replace(data, views={"words": replace(data.tokens("words"), vocabulary=vocabulary)})
     method = replace(SMALL, vectors=str(tmp_path / "vectors.txt"), epochs=1)
     run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
@@ -394,11 +394,11 @@ def test_a_training_from_other_vectors_is_not_mixed_in(tmp_path):
         method.fit(data, run=run)
 
 
-def test_rows_of_many_labels_move_only_where_they_are_candidates():
-    network = network_for(10, 30, 12, 4, sparse=True)
+def test_sparse_steps_update_only_candidates():
+    network = build_network(10, 30, 12, 4, sparse=True)
     before = network.head.rows.weight.detach().clone()
     state = TrainingState(network, replace(PLAN, rate=0.1, average_from=9))
-    batch = TokenLoader(planted_tokens(3, 2).tokens("words"), CPU).load_batch(np.arange(3))
+    batch = TokenLoader(make_planted_tokens(3, 2).tokens("words"), CPU).load_batch(np.arange(3))
     candidates = torch.tensor([[1, 4], [4, 7], [1, 7]])
     for _ in range(2):
         state.step(binary_cross_entropy(network(batch, candidates), torch.tensor([[1.0, 0], [0, 1], [1, 0]])))
@@ -407,9 +407,9 @@ def test_rows_of_many_labels_move_only_where_they_are_candidates():
 
 
 @pytest.mark.parametrize("own_output", [False, True])
-def test_many_labels_are_learnt_sparsely(own_output, monkeypatch):
+def test_training_with_sparse_gradients(own_output, monkeypatch):
     monkeypatch.setattr(family, "MAX_DENSE_NODES", 5)
-    data = planted_tokens(200, 2)
+    data = make_planted_tokens(200, 2)
     model = replace(SMALL, epochs=20, average_from=10, own_output=own_output).fit(data, run=ONE)
     found = model.predict(data, 3, ONE)
     assert data.Y.toarray()[np.arange(200)[:, None], found.labels].mean() > 0.6
@@ -418,7 +418,7 @@ def test_many_labels_are_learnt_sparsely(own_output, monkeypatch):
 DAMAGE = {
     "words": lambda m: replace(m, views={"words": 31}),
     "another view": lambda m: replace(m, views={"subwords": 30}),
-    "another network": lambda m: with_level(m, network=replace(m.levels[1].network, design=OF_AUTOENCODER)),
+    "another network": lambda m: with_level(m, network=replace(m.levels[1].network, design=AUTOENCODER_DESIGN)),
     "labels": lambda m: replace(m, n_labels=13),
     "no levels": lambda m: replace(m, levels=()),
     "pooling": lambda m: with_design(m, pooling="mean"),
@@ -432,11 +432,11 @@ DAMAGE = {
     "a kind of number": lambda m: with_weights(m, lambda a: a.astype(np.float64)),
     "a length": lambda m: with_weights(m, lambda a: a[:-1]),
 }
-OF_AUTOENCODER = AutoencoderDesign(input="layers", n_inputs=30, n_labels=12, hidden=4, layer=4)
+AUTOENCODER_DESIGN = AutoencoderDesign(input="layers", n_inputs=30, n_labels=12, hidden=4, layer=4)
 
 
 def with_level(model, **changes):
-    """With another second level."""
+    """Return the model with changes to its second level."""
     return replace(model, levels=(model.levels[0], replace(model.levels[1], **changes)))
 
 
@@ -457,19 +457,19 @@ def with_weights(model, change):
 
 
 @pytest.fixture(scope="module")
-def sound():
-    return replace(SMALL, epochs=1).fit(planted_tokens(40, 1), run=ONE)
+def valid_model():
+    return replace(SMALL, epochs=1).fit(make_planted_tokens(40, 1), run=ONE)
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_network_is_refused_without_building_it(damage, sound):
-    sound.check()
+def test_damaged_network_is_rejected(damage, valid_model):
+    valid_model.check()
     with pytest.raises((ValueError, RuntimeError)):
-        damage(sound).check()
+        damage(valid_model).check()
 
 
-def test_what_cannot_decide_when_to_stop_is_refused():
-    data = planted_tokens(40, 1)
+def test_unusable_validation_documents_are_rejected():
+    data = make_planted_tokens(40, 1)
     unlabelled = replace(data, Y=csr_array(data.Y.shape, dtype=np.float32))
     with pytest.raises(XmtcError, match="No validation document has a label"):
         SMALL.fit(data, unlabelled, ONE)
@@ -478,18 +478,18 @@ def test_what_cannot_decide_when_to_stop_is_refused():
 
 
 @pytest.mark.parametrize(("n_labels", "height"), [(20_000, 0), (20_001, 1), (160_000, 1), (160_001, 2), (3_000_000, 3)])
-def test_a_tree_has_as_many_levels_as_it_takes(n_labels, height):
-    assert AttentionXML().count_tree_levels(n_labels) == height
+def test_tree_height_depends_on_number_of_labels(n_labels, height):
+    assert AttentionXML().choose_tree_height(n_labels) == height
 
 
-def test_a_level_sees_the_children_of_what_the_level_above_found():
-    data = planted_tokens(30, 3)
-    network, loader = network_for(6, 30, 12, 4).eval(), TokenLoader(data.tokens("words"), CPU)
+def test_training_candidates_contain_true_nodes():
+    data = make_planted_tokens(30, 3)
+    network, loader = build_network(6, 30, 12, 4).eval(), TokenLoader(data.tokens("words"), CPU)
     children, Y = np.arange(6, dtype=np.int32)[None], csr_array(data.Y.toarray()[:, ::2])
-    seen = LevelData(loader, Y).to_next_level(network, children, 4, ONE, positives_first=True)
+    predictions = predict_training_candidates(network, children, LevelData(loader, Y), 4, ONE)
     for row in range(30):
-        true_ones = set(np.flatnonzero(Y.toarray()[row]))
-        assert true_ones == set(seen.parent_predictions.labels[row, : len(true_ones)])
+        true_nodes = set(np.flatnonzero(Y.toarray()[row]))
+        assert true_nodes == set(predictions.labels[row, : len(true_nodes)])
 
 
 @pytest.mark.parametrize(
@@ -507,23 +507,23 @@ def test_a_level_sees_the_children_of_what_the_level_above_found():
         (lambda: select_device(Run(device="abacus")), "There is no device 'abacus'; expected auto, cpu"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(make, message):
+def test_invalid_settings_are_rejected(make, message):
     with pytest.raises(XmtcError) as error:
         make()
     assert message in str(error.value)
 
 
-def test_a_preset_fills_what_is_not_given():
+def test_preset_replaces_unset_parameters():
     recipe = AttentionXML(preset="Amazon-670K", candidates=80)
     assert (recipe.hidden, recipe.layers, recipe.height, recipe.candidates) == (512, (512, 256), 3, 80)
     assert (recipe.make_level_options(0).average_from, recipe.make_level_options(1).average_from) == (6, 2)
-    assert AttentionXML(preset="Amazon-670K", hidden=256).hidden == 256  # which is the default, but given
+    assert AttentionXML(preset="Amazon-670K", hidden=256).hidden == 256  # equal to the default, but set
     assert replace(recipe, hidden=256).hidden == 256
     assert Classifier("attention_xml", preset="Amazon-670K", arity=4).get_params()["hidden"] == 512
 
 
-def test_presets_are_the_papers_whole():
-    """All that the papers and the authors' code say stands in each, so that no default of ours is left."""
+def test_presets_set_all_published_settings():
+    """Each preset sets everything that the papers and the authors' code specify."""
     ours = {"vectors", "preset", "seed", "average_every", "average_over", "average_below", "arity", "candidates"}
     for name, values in PRESETS.items():
         recipe = AttentionXML(preset=name, vectors="glove-50d")
@@ -533,8 +533,8 @@ def test_presets_are_the_papers_whole():
         assert recipe.make_level_options(0).average_from >= recipe.epochs or {"average_every", "average_over"} <= set(
             values
         )
-    plan = AttentionXML(preset="EUR-Lex", vectors="glove-50d").make_level_options(0)
-    assert (plan.average_every, plan.average_over, plan.look_every, plan.patience) == (100, inf, 100, 50)
+    options = AttentionXML(preset="EUR-Lex", vectors="glove-50d").make_level_options(0)
+    assert (options.average_every, options.average_over, options.look_every, options.patience) == (100, inf, 100, 50)
     assert [int(n * PRESETS[name]["held_out"]) for name, n in (("EUR-Lex", 15_449), ("Wiki10-31K", 14_146))] == [
         200
     ] * 2
@@ -548,18 +548,18 @@ def test_presets_are_the_papers_whole():
 
 
 @pytest.mark.parametrize("name", ["EUR-Lex", "Wiki10-31K"])
-def test_vectors_that_are_not_trained_must_be_given(name):
+def test_frozen_vectors_must_be_pretrained(name):
     with pytest.raises(
-        XmtcError, match=rf"\(of preset={name}\).* expected vectors, a file or one of glove-100d, glove-50d"
+        XmtcError, match=rf"\(from preset={name}\).* set vectors to a file or one of glove-100d, glove-50d"
     ):
         AttentionXML(preset=name)
-    with pytest.raises(XmtcError, match="train_vectors=false would leave random word vectors"):
+    with pytest.raises(XmtcError, match="train_vectors=false needs pretrained word vectors"):
         XMLRNN(train_vectors=False)
     assert not AttentionXML(preset=name, vectors="glove-100d").train_vectors
     assert AttentionXML(preset=name, train_vectors=True).dimension == 300
 
 
-def test_the_head_can_begin_as_the_authors_code_does():
+def test_xavier_initialisation_of_the_head():
     method = AttentionXML(init="xavier", hidden=8, layers=(16,), dimension=4)
     vectors = np.zeros((30, 4), np.float32)
     network = method.build_network(method.build_design(vectors, 500), None, vectors, 0, ONE, CPU)
@@ -568,19 +568,19 @@ def test_the_head_can_begin_as_the_authors_code_does():
         assert 0.8 * limit < module.weight.abs().max().item() <= limit
 
 
-def test_processes_share_a_batch(monkeypatch):
+def test_batches_are_sharded_over_processes(monkeypatch):
     docs = np.arange(5)
     assert distributed.shard_batch(docs).tolist() == [0, 1, 2, 3, 4]
     parts = []
     for number in range(3):
         monkeypatch.setattr(distributed, "rank_and_size", lambda number=number: (number, 3))
         parts.append(distributed.shard_batch(docs).tolist())
-        assert distributed.shard_batch(docs[:2]).tolist() == [0, 1]  # too few to share
+        assert distributed.shard_batch(docs[:2]).tolist() == [0, 1]  # fewer documents than processes
     assert parts == [[0, 3], [1, 4], [2]]
 
 
 def test_two_processes_train_one_model(tmp_path):
-    """As `torchrun -m xmtc train` starts them, on the CPU."""
+    """Run `torchrun -m xmtc train` on the CPU."""
     texts, tags = make_planted_corpus(120, seed=1)
     lines = [json.dumps({"text": text, "labels": labels}) for text, labels in zip(texts, tags, strict=True)]
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
@@ -596,13 +596,13 @@ def test_two_processes_train_one_model(tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["model"]
     logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     passes = [event for event in logged if event["event"] == "pass"]
-    assert [event["pass"] for event in passes] == [1, 2]  # the first process tells, and no other
+    assert [event["pass"] for event in passes] == [1, 2]  # only the first process logs
     assert passes[1]["loss"] < passes[0]["loss"]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-def test_a_gpu_answers_as_the_cpu_does():
-    data = planted_tokens(200, 4)
+def test_gpu_predicts_like_cpu():
+    data = make_planted_tokens(200, 4)
     model = replace(SMALL, epochs=12, average_from=6).fit(data, run=Run(device="cuda"))
     gpu, cpu = (model.predict(data, 3, Run(device=device)) for device in ("cuda", "cpu"))
     assert (gpu.labels[:, 0] == cpu.labels[:, 0]).mean() > 0.95

@@ -1,4 +1,4 @@
-"""Rank-AE, BCE-AE and C2AE against plain loops written from their equations; gradients against finite differences."""
+"""Rank-AE, BCE-AE and C2AE against reference loops for their equations; gradients against finite differences."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from xmtc import Classifier  # noqa: E402
 from xmtc.core.checkpoint import Checkpoint  # noqa: E402
 from xmtc.core.dataset import Bag, Dataset, Tokens  # noqa: E402
 from xmtc.core.run import Run  # noqa: E402
+from xmtc.data.in_memory import to_documents  # noqa: E402
 from xmtc.data.splits import train_valid_split  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.evaluation import evaluate  # noqa: E402
@@ -57,18 +58,18 @@ from xmtc.nn.output_losses import (  # noqa: E402
     RankingLoss,
     compute_output_loss,
 )
-from xmtc.nn.training import TrainingOptions, TrainingState  # noqa: E402
+from xmtc.nn.training import TrainingOptions, TrainingState, fit_label_network  # noqa: E402
 from xmtc.text.string_index import StringIndex  # noqa: E402
 
 CPU, ONE = torch.device("cpu"), Run(threads=1, device="cpu")
 N_LABELS = 9
-# documents with some labels, with one, without any, with all but one, with all
+# Documents with some labels, one, none, all but one, and all.
 LABELS = [[1, 4, 7], [0], [], [0, 1, 2, 3, 4, 5, 6, 7], list(range(9)), [8, 2]]
 
 
 @pytest.fixture(autouse=True)
 def _one_thread():
-    """Small products are slower on several."""
+    """Use one thread, which is faster for small products."""
     n = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -79,8 +80,8 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def ranking_plainly(y: np.ndarray, labels: list[int], m: float, averaged: bool = False) -> float:
-    """Eqs. 2–4, pair by pair."""
+def reference_ranking_loss(y: np.ndarray, labels: list[int], m: float, averaged: bool = False) -> float:
+    """Compute eqs. 2–4 pair by pair."""
     others = [n for n in range(len(y)) if n not in labels]
     if not labels or not others:
         return 0.0
@@ -89,12 +90,12 @@ def ranking_plainly(y: np.ndarray, labels: list[int], m: float, averaged: bool =
     return L_P / len(others) + L_N / len(labels) if averaged else L_P + L_N
 
 
-def cross_entropy_plainly(y: np.ndarray, labels: list[int]) -> float:
+def reference_cross_entropy(y: np.ndarray, labels: list[int]) -> float:
     return -sum(log(sigmoid(y[i])) if i in labels else log(1 - sigmoid(y[i])) for i in range(len(y)))
 
 
-def exponential_plainly(y: np.ndarray, labels: list[int]) -> float:
-    """Γ of one document, pair by pair."""
+def reference_exponential_loss(y: np.ndarray, labels: list[int]) -> float:
+    """Compute Γ of one document pair by pair."""
     others = [n for n in range(len(y)) if n not in labels]
     if not labels or not others:
         return 0.0
@@ -102,24 +103,27 @@ def exponential_plainly(y: np.ndarray, labels: list[int]) -> float:
 
 
 LOSSES = {
-    "ranking": (RankingLoss(0.7, uses_sigmoid=False), lambda y, labels: ranking_plainly(y, labels, 0.7)),
+    "ranking": (RankingLoss(0.7, uses_sigmoid=False), lambda y, labels: reference_ranking_loss(y, labels, 0.7)),
     "ranking, bounded": (
         RankingLoss(0.4, uses_sigmoid=True),
-        lambda y, labels: ranking_plainly(sigmoid(y), labels, 0.4),
+        lambda y, labels: reference_ranking_loss(sigmoid(y), labels, 0.4),
     ),
-    "averaged": (RankingLoss(0.7, False, N_LABELS), lambda y, labels: ranking_plainly(y, labels, 0.7, averaged=True)),
+    "averaged": (
+        RankingLoss(0.7, False, N_LABELS),
+        lambda y, labels: reference_ranking_loss(y, labels, 0.7, averaged=True),
+    ),
     "averaged, bounded": (
         RankingLoss(0.4, True, N_LABELS),
-        lambda y, labels: ranking_plainly(sigmoid(y), labels, 0.4, averaged=True),
+        lambda y, labels: reference_ranking_loss(sigmoid(y), labels, 0.4, averaged=True),
     ),
-    "margin 0": (RankingLoss(0.0, uses_sigmoid=False), lambda y, labels: ranking_plainly(y, labels, 0.0)),
-    "bce": (CrossEntropyLoss(), cross_entropy_plainly),
-    "pairs": (ExponentialPairLoss(N_LABELS), exponential_plainly),
+    "margin 0": (RankingLoss(0.0, uses_sigmoid=False), lambda y, labels: reference_ranking_loss(y, labels, 0.0)),
+    "bce": (CrossEntropyLoss(), reference_cross_entropy),
+    "pairs": (ExponentialPairLoss(N_LABELS), reference_exponential_loss),
 }
 
 
 def random_layer(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """inner, weight and bias, in double precision."""
+    """Return inner, weight and bias in double precision."""
     rng = np.random.default_rng(seed)
     shapes = (len(LABELS), 4), (N_LABELS, 4), (N_LABELS,)
     return tuple(torch.tensor(rng.normal(size=shape), requires_grad=True) for shape in shapes)
@@ -133,18 +137,18 @@ def positives(documents=LABELS) -> PositiveLabels:
 
 
 @pytest.mark.parametrize("block", [1, 2, 5, N_LABELS, 100, None])
-@pytest.mark.parametrize(("loss", "plainly"), LOSSES.values(), ids=LOSSES)
-def test_losses_are_their_equations_block_by_block(loss, plainly, block):
+@pytest.mark.parametrize(("loss", "reference"), LOSSES.values(), ids=LOSSES)
+def test_losses_equal_reference_for_any_block_size(loss, reference, block):
     inner, weight, bias = random_layer()
     found = compute_output_loss(loss, inner, weight, bias, positives(), block)
     logits = (inner @ weight.T + bias).detach().numpy()
-    expected = np.mean([plainly(y, labels) for y, labels in zip(logits, LABELS, strict=True)])
+    expected = np.mean([reference(y, labels) for y, labels in zip(logits, LABELS, strict=True)])
     assert found.item() == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("block", [2, 100])
 @pytest.mark.parametrize("loss", [loss for loss, _ in LOSSES.values()], ids=LOSSES)
-def test_gradients_are_finite_differences(loss, block):
+def test_gradients_equal_finite_differences(loss, block):
     tensors, step = random_layer(1), 1e-6
     (3 * compute_output_loss(loss, *tensors, positives(), block)).backward()
     for tensor in tensors:
@@ -158,10 +162,10 @@ def test_gradients_are_finite_differences(loss, block):
             assert gradient[i].item() == pytest.approx(3 * (values[0] - values[1]) / (2 * step), abs=1e-6)
 
 
-def test_equal_outputs_share_the_gradient_of_the_lowest_label():
+def test_ties_share_the_gradient_of_the_lowest_label():
     inner, bias = torch.ones(1, 1, dtype=torch.float64), torch.zeros(5, dtype=torch.float64)
     weight = torch.tensor([[1.0], [1.0], [3.0], [0.9], [-9.0]], dtype=torch.float64, requires_grad=True)
-    # labels 0, 1 (equal) and 2; of the others only 3 is within the margin of the lowest, and above no label
+    # Positive labels 0, 1 (equal) and 2; only the negative label 3 is within the margin of the lowest.
     compute_output_loss(RankingLoss(0.5, False), inner, weight, bias, positives([[0, 1, 2]])).backward()
     # L_P: 1 for label 3, half of -1 for each of the lowest; L_N: -1 for 0 and 1 each, 2 for 3
     np.testing.assert_allclose(weight.grad[:, 0], [-1.5, -1.5, 0, 3, 0])
@@ -175,10 +179,10 @@ def test_large_logits_do_not_overflow():
             value = compute_output_loss(loss, inner, weight, bias, positives([[0]]))
             value.backward()
             assert torch.isfinite(value)
-            assert torch.isfinite(weight.grad.square()).all()  # else Adam would never move them again
+            assert torch.isfinite(weight.grad.square()).all()  # otherwise Adam would stop updating them
 
 
-def X_of(*documents: dict[int, float], n_features: int = 7) -> csr_array:
+def make_features(*documents: dict[int, float], n_features: int = 7) -> csr_array:
     X = np.zeros((len(documents), n_features), np.float32)
     for row, features in enumerate(documents):
         for feature, value in features.items():
@@ -186,19 +190,19 @@ def X_of(*documents: dict[int, float], n_features: int = 7) -> csr_array:
     return csr_array(X)
 
 
-DOCUMENTS = X_of({0: 0.5, 3: 2.0, 6: -1.0}, {}, {3: 0.25}, {1: 1.0, 2: 1.5})
+DOCUMENTS = make_features({0: 0.5, 3: 2.0, 6: -1.0}, {}, {3: 0.25}, {1: 1.0, 2: 1.5})
 
 
-def arrays_of(module: nn.Module) -> dict[str, np.ndarray]:
+def get_arrays(module: nn.Module) -> dict[str, np.ndarray]:
     return {name: value.detach().numpy() for name, value in module.named_parameters()}
 
 
 @pytest.mark.parametrize(("reduction", "averages"), [(0, True), (3, True), (3, False)])
-def test_documents_are_weighted_words_with_channel_attention_pooled(reduction, averages):
+def test_bag_features_equal_reference(reduction, averages):
     """Section 2.4 and eq. 5, word by word."""
     torch.manual_seed(0)
     features = BagFeatures(7, 6, reduction, averages, 5).eval()
-    w, dense = arrays_of(features), DOCUMENTS.toarray()
+    w, dense = get_arrays(features), DOCUMENTS.toarray()
     with torch.no_grad():
         found = features(BagLoader(DOCUMENTS, CPU).load_batch(np.array([2, 0, 1]))).numpy()
     for row, number in enumerate([2, 0, 1]):
@@ -215,12 +219,12 @@ def test_documents_are_weighted_words_with_channel_attention_pooled(reduction, a
 
 
 @pytest.mark.parametrize("averages", [True, False])
-def test_an_lstm_takes_the_place_of_weighted_words(averages):
+def test_sequence_features_equal_reference(averages):
     torch.manual_seed(1)
     features = SequenceFeatures(9, 3, 6, 2, averages, 5).eval()
     tokens = Tokens(np.array([1, 2, 3, 4, 5, 1], np.int32), np.array([0, 4, 6]), 9)
     batch = TokenLoader(tokens, CPU).load_batch(np.array([0, 1]))
-    w = arrays_of(features)
+    w = get_arrays(features)
     with torch.no_grad():
         states, found = features.encoder(batch).numpy(), features(batch).numpy()
     squeeze = w["attention.squeeze.weight"]
@@ -230,10 +234,10 @@ def test_an_lstm_takes_the_place_of_weighted_words(averages):
         np.testing.assert_allclose(found[row], w["output.weight"] @ pooled + w["output.bias"], atol=1e-6)
 
 
-def test_the_features_of_c2ae_are_layers():
+def test_c2ae_features_equal_reference():
     torch.manual_seed(2)
     features = FullyConnectedFeatures(7, 4, 3).eval()
-    w = arrays_of(features)
+    w = get_arrays(features)
     x = DOCUMENTS.toarray() @ w["rows.weight"] + w["bias"]
     x = np.where(x > 0, x, 0.1 * x) @ w["further.weight"].T + w["further.bias"]
     expected = np.where(x > 0, x, 0.1 * x) @ w["output.weight"].T + w["output.bias"]
@@ -248,19 +252,19 @@ def dense_labels() -> np.ndarray:
     return Y
 
 
-def test_labels_are_encoded_as_by_two_full_layers():
+def test_label_encoder_equals_dense_layers():
     torch.manual_seed(3)
     encoder = LabelEncoder(N_LABELS, 5, 3, HiddenActivation(5, has_batch_norm=True))
     nn.init.normal_(encoder.bias)
     pairs = LabelLoader(csr_array(dense_labels()), CPU).label_pairs(np.arange(len(LABELS)))
     found = encoder(*pairs, len(LABELS)).detach().numpy()
-    w = arrays_of(encoder)
+    w = get_arrays(encoder)
     x = dense_labels() @ w["rows.weight"] + w["bias"]
     x = np.maximum(0, (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5))
     np.testing.assert_allclose(found, x @ w["output.weight"].T + w["output.bias"], atol=1e-5)
 
 
-def test_batches_are_normalised_as_by_pytorch_and_a_single_document_by_those_before():
+def test_batch_norm_equals_pytorch():
     ours, theirs, x = BatchNorm(4), nn.BatchNorm1d(4), torch.randn(8, 4)
     for batch in (x, 2 * x + 1):
         torch.testing.assert_close(ours(batch), theirs(batch))
@@ -270,7 +274,7 @@ def test_batches_are_normalised_as_by_pytorch_and_a_single_document_by_those_bef
     torch.testing.assert_close(ours(x), theirs(x))
 
 
-def test_batches_that_go_together_are_normalised_each_for_itself_and_the_first_is_remembered():
+def test_batch_norm_of_several_batches():
     ours, theirs = BatchNorm(4), nn.BatchNorm1d(4)
     documents, labels = torch.randn(8, 4), torch.randn(8, 4) + 3
     found = ours(torch.cat([documents, labels]), 8)
@@ -282,7 +286,7 @@ def test_batches_that_go_together_are_normalised_each_for_itself_and_the_first_i
 
 
 @pytest.mark.parametrize("n_docs", [3, 8])
-def test_canonical_correlation_is_a_penalty(n_docs):
+def test_canonical_correlation_loss(n_docs):
     rng = np.random.default_rng(0)
     x_h, y_h = rng.normal(size=(2, n_docs, 5))
     expected = np.sum((x_h - y_h) ** 2) / n_docs
@@ -291,7 +295,7 @@ def test_canonical_correlation_is_a_penalty(n_docs):
     assert canonical_correlation_loss(torch.tensor(x_h), torch.tensor(y_h), 0.3).item() == pytest.approx(expected)
 
 
-def test_the_objective_is_eq_1_and_what_is_added_to_it():
+def test_objective_is_eq_1_plus_prediction_loss():
     torch.manual_seed(4)
     X = random_array((len(LABELS), 7), density=0.5, dtype=np.float32, format="csr", rng=np.random.default_rng(0))
     aim = Objective(
@@ -314,20 +318,20 @@ def test_the_objective_is_eq_1_and_what_is_added_to_it():
         of_documents, of_labels = network.predictor.decoder.output(inner).numpy().reshape(2, -1, N_LABELS)
         expected = 0.5 * ((x_h - y_h) ** 2).mean().item()
     n = len(LABELS)
-    expected += 2 * sum(ranking_plainly(y, labels, 0.7) for y, labels in zip(of_labels, LABELS, strict=True)) / n
-    expected += 3 * sum(cross_entropy_plainly(y, labels) for y, labels in zip(of_documents, LABELS, strict=True)) / n
+    expected += 2 * sum(reference_ranking_loss(y, labels, 0.7) for y, labels in zip(of_labels, LABELS, strict=True)) / n
+    expected += 3 * sum(reference_cross_entropy(y, labels) for y, labels in zip(of_documents, LABELS, strict=True)) / n
     assert found == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("method", [RankAE(layer=16, hidden=8, channels=8, inner_dropout=0.0), C2AE(layer=16)])
-def test_half_precision_is_nearly_whole(method):
-    """As on a GPU with bf16."""
-    data = planted_features(40, 1)
-    design = method.design(data, None)
+def test_bf16_loss_is_close_to_float32(method):
+    """Compare autocast to bf16, as on a GPU, with float32."""
+    data = make_planted_features(40, 1)
+    design = method.build_design(data, None)
     bag, pairs = BagLoader(data.X, CPU).load_batch(np.arange(40)), LabelLoader(data.Y, CPU).label_pairs(np.arange(40))
     losses, gradients = [], []
     for half in (False, True):
-        network = method.network(design, None, data, ONE)
+        network = method.build_network(design, None, data, ONE)
         torch.manual_seed(0)  # the same words are dropped out
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
             loss = network(bag, *pairs)
@@ -340,8 +344,8 @@ def test_half_precision_is_nearly_whole(method):
     assert nn.functional.cosine_similarity(*(g.flatten() for g in gradients), dim=0) > 0.99
 
 
-def planted_features(n_docs: int, seed: int) -> Dataset:
-    """Documents of three labels out of twelve; label l has a large feature l, and all others are small and real."""
+def make_planted_features(n_docs: int, seed: int) -> Dataset:
+    """Return documents with three of twelve labels; label l has a large feature l, others are small."""
     rng = np.random.default_rng(seed)
     X = rng.normal(0, 0.1, (n_docs, 30)) * (rng.random((n_docs, 30)) < 0.3)
     Y = np.zeros((n_docs, 12), np.float32)
@@ -373,9 +377,9 @@ METHODS = {
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-def test_real_valued_features_are_learnt_from(method):
-    """Among them documents without features, without labels and with all labels, which must not disturb."""
-    data, test = planted_features(300, 1), planted_features(100, 2)
+def test_training_on_real_valued_features(method):
+    """The data contain documents without features, without labels and with all labels."""
+    data, test = make_planted_features(300, 1), make_planted_features(100, 2)
     X, Y = data.X.toarray(), data.Y.toarray()
     X[0], Y[1], Y[2] = 0, 0, 1
     model = method.fit(Dataset.from_matrix(csr_array(X), csr_array(Y)), run=ONE)
@@ -385,7 +389,7 @@ def test_real_valued_features_are_learnt_from(method):
     model.check()
 
 
-def test_presets_are_the_paper():
+def test_presets_are_the_settings_of_the_paper():
     """Sections 2.3, 2.4 and 3.1."""
     of_paper = {name: RankAE(preset=name) for name in ("Delicious", "Mediamill", "RCV", "IMDb", "EUR-Lex", "Wiki10")}
     for recipe in of_paper.values():
@@ -395,7 +399,7 @@ def test_presets_are_the_paper():
         assert (recipe.word_dropout, recipe.dropout, recipe.inner_dropout) == (0, 0, 0)
         assert (
             recipe.make_training_options(1000).average_from == recipe.make_training_options(1000).epochs
-        )  # so that nothing is averaged
+        )  # no averaging
     assert {name: recipe.hidden for name, recipe in of_paper.items() if recipe.hidden != 100} == {
         "RCV": 200,
         "Wiki10": 200,
@@ -407,29 +411,31 @@ def test_presets_are_the_paper():
     assert BCEAE(preset="Delicious").loss == "bce"
 
 
-def test_a_training_is_2000_steps_or_20_passes_along_a_cosine():
-    plan = RankAE().make_training_options(12_920)
-    assert (plan.epochs, plan.n_steps, plan.decay) == (20, 20 * 101, 1)
-    assert [plan.rate_factor(step) for step in (0, 1010, 2020)] == pytest.approx([1, 0.5, 0])
-    assert plan.rate_factor(505) == pytest.approx((1 + np.cos(np.pi / 4)) / 2)
+def test_default_schedule_is_a_cosine():
+    options = RankAE().make_training_options(12_920)
+    assert (options.epochs, options.n_steps, options.decay) == (20, 20 * 101, 1)
+    assert [options.rate_factor(step) for step in (0, 1010, 2020)] == pytest.approx([1, 0.5, 0])
+    assert options.rate_factor(505) == pytest.approx((1 + np.cos(np.pi / 4)) / 2)
     assert RankAE().make_training_options(600).epochs == 400
     assert RankAE(epochs=3).make_training_options(600).n_steps == 15
     falling = RankAE(schedule="decay", epochs=7, average_from=2, patience=3).make_training_options(600)
     assert (falling.n_steps, falling.decay, falling.average_from, falling.patience) == (0, 0.97, 2, 3)
 
 
-def test_labels_begin_with_their_log_odds():
-    data = planted_features(60, 1)
+def test_initial_biases_are_log_odds():
+    data = make_planted_features(60, 1)
     network = OURS.build_network(OURS.build_design(data, None), None, data, ONE)
     counts = data.Y.toarray().sum(0)
     found = network.predictor.decoder.output.bias.detach().numpy()
     np.testing.assert_allclose(found, np.log((counts + 0.5) / (60 - counts + 0.5)), rtol=1e-5)
-    network = SMALL.build_network(SMALL.build_design(data, None), None, data, ONE)  # nothing is known of rankings
+    network = SMALL.build_network(
+        SMALL.build_design(data, None), None, data, ONE
+    )  # a ranking loss has no initial biases
     assert np.abs(network.predictor.decoder.output.bias.detach().numpy()).max() < 1
 
 
-def test_bce_ae_is_rank_ae_with_another_loss():
-    data = planted_features(60, 1)
+def test_bce_ae_equals_rank_ae_with_bce():
+    data = make_planted_features(60, 1)
     one, other = METHODS["no ranking"].fit(data, run=ONE), METHODS["bce_ae"].fit(data, run=ONE)
     assert_same_weights(one, other)
 
@@ -442,23 +448,23 @@ def assert_same_weights(one, other):
 
 
 @pytest.mark.parametrize("kind", ["rank_ae", "prediction", "c2ae", "sparse", "lstm"])
-def test_a_training_that_was_killed_ends_like_an_unbroken_one(kind, tmp_path, monkeypatch):
+def test_resumed_training_equals_uninterrupted_training(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(family, "AVERAGING_INTERVAL_STEPS", 2)
     if kind == "sparse":
-        monkeypatch.setattr(family, "MAX_DENSE_NODES", 5)
+        monkeypatch.setattr(family, "MAX_DENSE_ROWS", 5)
     method = replace(SMALL, input="lstm", dimension=7) if kind == "lstm" else METHODS.get(kind, SMALL)
     method = replace(method, epochs=4, average_from=2, decay=0.9, weight_decay=0.01)
-    data = as_tokens(planted_features(60, 1)) if kind == "lstm" else planted_features(60, 1)
+    data = as_tokens(make_planted_features(60, 1)) if kind == "lstm" else make_planted_features(60, 1)
     whole = method.fit(data, run=ONE)
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     finish = TrainingState.finish_epoch
 
-    def killed(self, score):
+    def interrupted_finish(self, score):
         if self.epoch == 3:  # weights are being averaged
             raise KeyboardInterrupt
         finish(self, score)
 
-    monkeypatch.setattr(TrainingState, "finish_epoch", killed)
+    monkeypatch.setattr(TrainingState, "finish_epoch", interrupted_finish)
     run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
     with pytest.raises(KeyboardInterrupt):
         method.fit(data, run=run)
@@ -469,15 +475,15 @@ def test_a_training_that_was_killed_ends_like_an_unbroken_one(kind, tmp_path, mo
 
 
 def as_tokens(data: Dataset) -> Dataset:
-    """Columns as words, 0 being the unknown one."""
+    """Return the columns as words; word 0 is the unknown word."""
     tokens = Tokens(data.X.indices.astype(np.int32) + 1, data.X.indptr.astype(np.int64), data.bag.size + 1)
     return Dataset({"words": tokens}, data.Y)
 
 
 @pytest.mark.parametrize("input", ["bag", "lstm"])
-def test_a_training_from_other_vectors_is_not_mixed_in(input, tmp_path):
-    """Even if they are in a file of the same name."""
-    data, vocabulary = planted_features(40, 1), StringIndex.from_strings(f"word{i}" for i in range(30))
+def test_checkpoint_with_other_vectors_is_rejected(input, tmp_path):
+    """The vectors have changed in a file of the same name."""
+    data, vocabulary = make_planted_features(40, 1), StringIndex.from_strings(f"word{i}" for i in range(30))
     views = {"tfidf": Bag(data.X, vocabulary)}
     if input == "lstm":
         views = {"words": replace(as_tokens(data).tokens("words"), vocabulary=vocabulary)}
@@ -492,9 +498,9 @@ def test_a_training_from_other_vectors_is_not_mixed_in(input, tmp_path):
         method.fit(data, run=run)
 
 
-def test_many_words_and_labels_are_learnt_sparsely(monkeypatch):
-    monkeypatch.setattr(family, "MAX_DENSE_NODES", 5)
-    data = planted_features(300, 1)
+def test_training_with_sparse_gradients(monkeypatch):
+    monkeypatch.setattr(family, "MAX_DENSE_ROWS", 5)
+    data = make_planted_features(300, 1)
     network = SMALL.build_network(SMALL.build_design(data, None), None, data, ONE)
     assert network.predictor.features.embedding.sparse
     assert network.encoder.rows.sparse
@@ -502,15 +508,15 @@ def test_many_words_and_labels_are_learnt_sparsely(monkeypatch):
     assert data.Y.toarray()[np.arange(300)[:, None], found.labels].mean() > 0.8
 
 
-def test_all_documents_are_learnt_from_if_none_is_held_out():
-    data, seen = planted_features(40, 1), []
+def test_training_without_validation_uses_all_documents():
+    data, seen = make_planted_features(40, 1), []
     method = replace(SMALL, held_out=0.0, epochs=3, average_from=9)
 
     class Progress:
         def advance(self, steps=1):
             seen.append(steps)
 
-        def tell(self, news):
+        def set_status(self, status):
             pass
 
         def __call__(self, title, total=None):
@@ -534,7 +540,8 @@ def test_all_documents_are_learnt_from_if_none_is_held_out():
 
     original, TrainingState.finish_epoch = TrainingState.finish_epoch, keep
     try:
-        method.train(last, design, data, None, ONE)
+        options = method.make_training_options(data.n_docs)
+        fit_label_network(last, last.predictor, design, data, None, options=options, batch=method.batch, run=ONE)
     finally:
         TrainingState.finish_epoch = original
     assert list(model.network.weights.arrays) == list(kept)
@@ -546,7 +553,7 @@ def test_all_documents_are_learnt_from_if_none_is_held_out():
         method.fit(data, replace(data, Y=csr_array(data.Y.shape, dtype=np.float32)), ONE)
 
 
-def test_what_batch_normalisation_has_seen_is_averaged_and_kept():
+def test_batch_norm_statistics_are_averaged():
     network = nn.Sequential(nn.Linear(1, 1), BatchNorm(1))
     state = TrainingState(
         network, TrainingOptions(epochs=9, rate=0.1, average_from=0, average_every=1, patience=9, seed=0)
@@ -572,14 +579,14 @@ def lstm() -> Classifier:
     return Classifier("rank_ae", input="lstm", dimension=24, **settings).fit(*TRAIN, run=ONE)
 
 
-def test_an_lstm_learns(lstm):
+def test_lstm_input_learns(lstm):
     assert list(lstm.tagger_.about["views"]) == list(lstm.tagger_.views) == ["words"]
     assert lstm.evaluate(*make_planted_corpus(100, seed=2), ["P@1"], ONE)["P@1"] > 0.5  # of 40 labels
 
 
-def test_an_lstm_explains_with_the_channel_attention_of_each_word_at_its_position(lstm):
+def test_lstm_explanation_is_channel_attention(lstm):
     tagger = lstm.tagger_
-    document = tagger.read([next(iter(documents_of([TEXT])))])
+    document = tagger.transform([next(iter(to_documents([TEXT])))])
     explanation = tagger.model.explain(document, 3)
     network = tagger.model.network.design.build()
     weights = tagger.model.network.weights.arrays
@@ -593,7 +600,7 @@ def test_an_lstm_explains_with_the_channel_attention_of_each_word_at_its_positio
     other = tagger.model.explain(document, 5)
     np.testing.assert_array_equal(other.per_token, explanation.per_token)
     assert explanation.view == "words"
-    assert len(explanation.ids) == 5  # one word stands at two positions
+    assert len(explanation.ids) == 5  # one word occurs twice
     highlight = lstm.highlight(TEXT, planted_label(3))[0]
     assert [piece.text for piece in highlight.pieces if piece.text.strip()] == TEXT.split()
     np.testing.assert_allclose([p.weight for p in highlight.pieces if p.text.strip()], explanation.per_token, atol=1e-6)
@@ -601,29 +608,23 @@ def test_an_lstm_explains_with_the_channel_attention_of_each_word_at_its_positio
     assert planted_words(3)[0] in render_terminal(highlight, Console(file=io.StringIO()))
 
 
-def documents_of(texts):
-    from xmtc.data.in_memory import to_documents
-
-    return to_documents(texts)
-
-
-def embedding_of(model) -> np.ndarray:
-    """The vectors of a bag's words."""
+def get_embedding(model) -> np.ndarray:
+    """Return the word vectors of a bag model."""
     return model.network.weights.arrays["features.embedding.weight"]
 
 
-def test_a_bag_explains_with_what_each_word_adds_to_the_logit():
+def test_bag_explanation_is_contribution_to_the_logit():
     classifier = Classifier("rank_ae", **QUICK).fit(*TRAIN, run=ONE)
-    document = classifier.tagger_.transform(documents_of([TEXT]))
+    document = classifier.tagger_.transform(to_documents([TEXT]))
     model = classifier.tagger_.model
     explanation = model.explain(document, 3)
     without = {}
-    for i, feature in enumerate(document.X.indices):  # a small share of a word's part less, by hand
-        network, bag = model.network.on(CPU), BagLoader(document.X, CPU).load_batch(np.array([0]))
+    for i, feature in enumerate(document.X.indices):  # finite difference of the word's contribution
+        network, bag = model.network.load_on(CPU), BagLoader(document.X, CPU).load_batch(np.array([0]))
         with torch.no_grad():
-            parts = network.features.parts(bag)
+            parts = network.features.compute_contributions(bag)
             pooled = parts.sum(0, keepdim=True)
-            hidden = network.features.after(torch.cat([pooled, pooled - 1e-2 * parts[i]]))
+            hidden = network.features.project_pooled(torch.cat([pooled, pooled - 1e-2 * parts[i]]))
             logits = network.decoder(hidden)[:, 3]
         without[int(feature)] = float(logits[0] - logits[1]) / 1e-2
     expected = [without[int(feature)] for feature in explanation.ids]
@@ -632,14 +633,14 @@ def test_a_bag_explains_with_what_each_word_adds_to_the_logit():
     assert {view.term(number) for number in explanation.ids[:2]} == set(planted_words(3)[:2])
 
 
-def test_word_vectors_are_where_training_starts(tmp_path):
+def test_training_starts_from_pretrained_vectors(tmp_path):
     words = sorted({word for text in TRAIN[0] for word in text.split()})
     table = {word: np.random.default_rng(i).normal(size=6).round(3) for i, word in enumerate(words)}
     lines = [" ".join([word, *map(str, table[word])]) for word in words[:-1]]
     (tmp_path / "vectors.txt").write_text("\n".join(lines) + "\n")
     settings = QUICK | {"epochs": 1, "rate": 1e-8}
     given = Classifier("rank_ae", vectors=str(tmp_path / "vectors.txt"), **settings).fit(*TRAIN, run=ONE)
-    embedding, view = embedding_of(given.tagger_.model), given.tagger_.views["tfidf"]
+    embedding, view = get_embedding(given.tagger_.model), given.tagger_.views["tfidf"]
     assert list(given.tagger_.about["views"]) == ["tfidf"]
     assert given.tagger_.about["parameters"]["vectors"] == str(tmp_path / "vectors.txt")
     assert embedding.shape == (view.size, 6)
@@ -651,7 +652,7 @@ def test_word_vectors_are_where_training_starts(tmp_path):
     settings |= {f"{name}.epochs": 1 for name in members} | {"rank_ae.rate": 1e-8, "xml_rnn.hidden": 4}
     both = Classifier("consensus", members=members, **settings).fit(*TRAIN, run=ONE)
     assert list(both.tagger_.about["views"]) == ["tfidf", "words"]
-    embedding, view = embedding_of(both.tagger_.model.models[0]), both.tagger_.views["tfidf"]
+    embedding, view = get_embedding(both.tagger_.model.models[0]), both.tagger_.views["tfidf"]
     for column in range(0, len(embedding), 7):
         if view.term(column) != words[-1]:
             np.testing.assert_allclose(embedding[column], table[view.term(column)], atol=1e-5)
@@ -660,8 +661,8 @@ def test_word_vectors_are_where_training_starts(tmp_path):
 
 
 @pytest.mark.parametrize("bound", [1, 30])
-def test_few_outputs_at_a_time_give_the_same_answers(bound, monkeypatch):
-    data = planted_features(50, 1)
+def test_batch_size_does_not_change_predictions(bound, monkeypatch):
+    data = make_planted_features(50, 1)
     model = SMALL.fit(data, run=ONE)
     whole = model.predict(data, 12, ONE)
     monkeypatch.setattr("xmtc.methods.autoencoder.network.MAX_TENSOR_ELEMENTS", {"cpu": bound})
@@ -673,35 +674,38 @@ def test_few_outputs_at_a_time_give_the_same_answers(bound, monkeypatch):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: RankAE(input="lstm", channels=25), "RankAE: channels=25 does not fit an LSTM of two directions"),
+        (
+            lambda: RankAE(input="lstm", channels=25),
+            "RankAE: channels=25 does not fit input=lstm; expected an even number.",
+        ),
         (
             lambda: BCEAE(balance=0.0, prediction_weight=0.0),
-            "BCEAE: balance and prediction_weight are both 0, so that no labels are learnt",
+            "BCEAE: balance=0 and prediction_weight=0 leave the decoder untrained; set one of them above 0.",
         ),
         (
             lambda: RankAE(distance_weight=0.0, prediction_weight=0.0),
-            "RankAE: distance_weight and prediction_weight are both 0, so that documents teach nothing",
+            "RankAE: distance_weight=0 and prediction_weight=0 leave F untrained; set one of them above 0.",
         ),
         (
-            lambda: replace(SMALL, bounded=True, margin=10.0).fit(planted_features(9, 0), run=ONE),
-            "RankAE: no output between 0 and 1 (bounded) can be margin=10 ahead of another; expected at most 1.",
+            lambda: replace(SMALL, bounded=True, margin=10.0).fit(make_planted_features(9, 0), run=ONE),
+            "RankAE: margin=10 does not fit bounded=true, outputs between 0 and 1; expected at most 1.",
         ),
         (lambda: RankAE(loss="hinge"), "loss='hinge' does not fit; expected one of 'ranking', 'bce'"),
-        (lambda: SMALL.fit(planted_features(1, 0), run=ONE), "Found 1 documents with labels; expected at least two, one for training"),
+        (lambda: SMALL.fit(make_planted_features(1, 0), run=ONE), "Found 1 documents with labels; expected at least two, one for training"),
         (
             lambda: Classifier("rank_ae", input="lstm").fit(np.eye(4), [["a"]] * 4, run=ONE),
             "RankAE reads words, but the corpus holds features",
         ),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(make, message):
+def test_invalid_settings_are_rejected(make, message):
     with pytest.raises(XmtcError) as error:
         make()
     assert message in str(error.value)
 
 
-def test_the_latent_space_of_c2ae_is_bounded():
-    data = planted_features(4, 0)
+def test_latent_space_of_c2ae_is_bounded():
+    data = make_planted_features(4, 0)
     assert C2AE().build_design(data, None).hidden == 10
     assert C2AE(most_latent=7).build_design(data, None).hidden == 7
     assert C2AE(latent=1e-3).build_design(data, None).hidden == 1
@@ -713,7 +717,7 @@ DAMAGE = {
     "words and features": lambda m: replace(m, views={"columns": 30, "words": 3}),
     "nothing to read": lambda m: replace(m, views={}),
     "labels": lambda m: replace(m, n_labels=13),
-    "another network": lambda m: replace(m, network=replace(m.network, design=OF_ATTENTION)),
+    "another network": lambda m: replace(m, network=replace(m.network, design=ATTENTION_DESIGN)),
     "input": lambda m: with_design(m, input="cnn"),
     "another input": lambda m: with_design(m, input="lstm"),
     "no layer": lambda m: with_design(m, layer=0),
@@ -723,7 +727,7 @@ DAMAGE = {
     "a kind of number": lambda m: with_first_weights(m, lambda a: a.astype(np.float64)),
     "a length": lambda m: with_first_weights(m, lambda a: a[:-1]),
 }
-OF_ATTENTION = RecurrentDesign(n_words=30, dimension=2, hidden=2, layers=(2,), pooling="max", n_labels=12)
+ATTENTION_DESIGN = RecurrentDesign(n_words=30, dimension=2, hidden=2, layers=(2,), pooling="max", n_labels=12)
 
 
 def with_design(model, **changes):
@@ -737,30 +741,30 @@ def with_first_weights(model, change):
 
 
 @pytest.fixture(scope="module")
-def sound():
-    return replace(SMALL, epochs=1).fit(planted_features(40, 1), run=ONE)
+def valid_model():
+    return replace(SMALL, epochs=1).fit(make_planted_features(40, 1), run=ONE)
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_network_is_refused_without_building_it(damage, sound):
-    sound.check()
+def test_damaged_network_is_rejected(damage, valid_model):
+    valid_model.check()
     with pytest.raises((ValueError, RuntimeError)):
-        damage(sound).check()
+        damage(valid_model).check()
 
 
-def test_a_damaged_folder_is_one_sentence(tmp_path):
+def test_damaged_folder_is_rejected(tmp_path):
     Classifier("rank_ae", **QUICK | {"epochs": 1}).fit(*TRAIN, run=ONE).save(tmp_path / "model")
     about = json.loads((tmp_path / "model" / "about.json").read_text())
     about["parts"]["model"]["network"]["design"]["hidden"] += 1
     (tmp_path / "model" / "about.json").write_text(json.dumps(about))
-    with pytest.raises(XmtcError, match="is damaged: its weights are not those of its network; copy or train it again"):
+    with pytest.raises(XmtcError, match=r"is damaged: its weights do not fit its network: .*; copy or train it again"):
         Classifier.load(tmp_path / "model").predict(["text"], run=ONE)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-def test_a_gpu_learns_and_answers_as_the_cpu_does(method):
-    data = planted_features(300, 1)
+def test_gpu_trains_and_predicts_like_cpu(method):
+    data = make_planted_features(300, 1)
     model = method.fit(data, run=Run(device="cuda"))
     gpu, cpu = (model.predict(data, 3, Run(device=device)) for device in ("cuda", "cpu"))
     assert (gpu.labels[:, 0] == cpu.labels[:, 0]).mean() > 0.95

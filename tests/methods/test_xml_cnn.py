@@ -1,4 +1,4 @@
-"""XML-CNN's and Bow-CNN's networks against plain loops written from the papers."""
+"""Networks of XML-CNN and Bow-CNN against reference loops for the papers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from xmtc.core.dataset import Dataset, Tokens  # noqa: E402
 from xmtc.core.run import Run  # noqa: E402
 from xmtc.data.in_memory import to_documents  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
-from xmtc.methods.convolution.base import ConvolutionalModel, NetworkWithLoss, compute_chunk_offsets, count_tokens  # noqa: E402
 from xmtc.methods.convolution.bow_cnn import BowCNN, BowCNNDesign  # noqa: E402
+from xmtc.methods.convolution.model import ConvolutionalModel  # noqa: E402
+from xmtc.methods.convolution.network import NetworkWithLoss, compute_chunk_offsets  # noqa: E402
 from xmtc.methods.convolution.xml_cnn import PRESETS, XMLCNN, XMLCNNDesign  # noqa: E402
 from xmtc.nn import training  # noqa: E402
 from xmtc.nn.batch_norm import BatchNorm  # noqa: E402
@@ -44,13 +45,13 @@ def tokens(*documents: list[int], n_words: int = 20) -> Tokens:
 
 
 def logits(network, *documents: list[int]) -> np.ndarray:
-    """In the order of the documents."""
+    """Return the logits in the order of the documents."""
     batch = TokenLoader(tokens(*documents), CPU).load_batch(np.arange(len(documents)))
     with torch.no_grad():
         return network.eval()(batch).numpy()[np.argsort(batch.docs)]
 
 
-def built(design):
+def build_random(design):
     torch.manual_seed(0)
     network = design.build()
     torch.nn.init.normal_(network.embedding.weight)
@@ -61,23 +62,23 @@ def built(design):
     return network, {name: value.detach().numpy() for name, value in network.state_dict().items()}
 
 
-def normalised_plainly(x: np.ndarray, w: dict[str, np.ndarray], name: str) -> np.ndarray:
-    """As it is where there is no normalisation of that name."""
+def reference_norm(x: np.ndarray, w: dict[str, np.ndarray], name: str) -> np.ndarray:
+    """Apply the batch normalisation of this name, if the network has it."""
     if f"{name}.mean" not in w:
         return x
     spread = np.sqrt(w[f"{name}.variance"] + 1e-5)
     return (x - w[f"{name}.mean"]) / spread * w[f"{name}.weight"] + w[f"{name}.bias"]
 
 
-def chunks_plainly(regions: np.ndarray, n_chunks: int, pool) -> np.ndarray:
-    """(n_chunks, n_maps): region i belongs to chunk i · p // T."""
+def reference_chunks(regions: np.ndarray, n_chunks: int, pool) -> np.ndarray:
+    """Return pooled regions (n_chunks, n_maps); region i of T belongs to chunk i · p // T."""
     of = np.arange(len(regions)) * n_chunks // len(regions)
     return np.array([pool(regions[of == c], 0) if (of == c).any() else 0 * regions[0] for c in range(n_chunks)])
 
 
 @pytest.mark.parametrize("design", [FILTERS, NORMED])
-def test_xml_cnn_is_filters_the_largest_of_each_chunk_and_two_layers(design):
-    network, w = built(design)
+def test_xml_cnn_equals_reference(design):
+    network, w = build_random(design)
     found = logits(network, *DOCUMENTS)
     for row, words in enumerate(DOCUMENTS):
         x = np.vstack([w["embedding.weight"][words], np.zeros((4, 5))])
@@ -87,16 +88,16 @@ def test_xml_cnn_is_filters_the_largest_of_each_chunk_and_two_layers(design):
             maps.append(
                 [[(kernel[m] * x[i : i + width].T).sum() + bias[m] for m in range(3)] for i in range(len(words))]
             )
-        pooled = chunks_plainly(np.maximum(0, np.concatenate(maps, 1)), 3, np.max).T.ravel()
+        pooled = reference_chunks(np.maximum(0, np.concatenate(maps, 1)), 3, np.max).T.ravel()
         narrow = w["bottleneck.weight"] @ pooled + w.get("bottleneck.bias", 0)
-        hidden = normalised_plainly(np.maximum(0, normalised_plainly(narrow, w, "norm")), w, "output_norm")
+        hidden = reference_norm(np.maximum(0, reference_norm(narrow, w, "norm")), w, "output_norm")
         np.testing.assert_allclose(found[row], w["output.weight"] @ hidden + w["output.bias"], atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 @pytest.mark.parametrize("output_norm", [True, False])
-def test_bow_cnn_is_bags_of_regions_pooled_and_normalised(pooling, output_norm):
-    network, w = built(replace(BAGS, pooling=pooling, output_norm=output_norm))
+def test_bow_cnn_equals_reference(pooling, output_norm):
+    network, w = build_random(replace(BAGS, pooling=pooling, output_norm=output_norm))
     found = logits(network, *DOCUMENTS)
     for row, words in enumerate(DOCUMENTS):
         regions = []
@@ -104,16 +105,16 @@ def test_bow_cnn_is_bags_of_regions_pooled_and_normalised(pooling, output_norm):
             words_here = np.array(words[begin : begin + BAGS.region])
             bag = np.bincount(np.where(words_here > BAGS.vocabulary, 0, words_here), minlength=8)
             regions.append(np.maximum(0, bag @ w["embedding.weight"] + w["bias"]))
-        pooled = chunks_plainly(np.array(regions), 3, np.mean if pooling == "mean" else np.max)
+        pooled = reference_chunks(np.array(regions), 3, np.mean if pooling == "mean" else np.max)
         pooled /= np.sqrt(1 + (pooled**2).sum(1, keepdims=True))
-        hidden = normalised_plainly(pooled.ravel(), w, "output_norm")
+        hidden = reference_norm(pooled.ravel(), w, "output_norm")
         np.testing.assert_allclose(found[row], w["output.weight"] @ hidden + w["output.bias"], atol=1e-5)
 
 
 def test_chunks_are_shares_of_each_text():
     batch = TokenLoader(tokens(*DOCUMENTS), CPU).load_batch(np.arange(4))
-    assert count_tokens(batch).tolist() == [11, 7, 2, 1]
-    assert compute_chunk_offsets(count_tokens(batch), 3).tolist() == [
+    assert batch.count_tokens().tolist() == [11, 7, 2, 1]
+    assert compute_chunk_offsets(batch.count_tokens(), 3).tolist() == [
         [0, 4, 8, 11],
         [0, 3, 5, 7],
         [0, 1, 2, 2],
@@ -122,16 +123,16 @@ def test_chunks_are_shares_of_each_text():
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: type(design).__name__)
-def test_an_answer_does_not_depend_on_the_other_documents(design):
-    network, _ = built(design)
+def test_prediction_is_independent_of_the_batch(design):
+    network, _ = build_random(design)
     together = logits(network, *DOCUMENTS)
     for row, words in enumerate(DOCUMENTS):
         np.testing.assert_allclose(logits(network, words)[0], together[row], atol=1e-5)
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: type(design).__name__)
-def test_the_loss_is_summed_over_labels_and_its_gradient_true(design):
-    network, _ = built(design)
+def test_loss_and_gradient_are_summed_over_labels(design):
+    network, _ = build_random(design)
     Y = np.array([[1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0], [1, 1, 1, 0, 0, 1]])
     loader, labels = TokenLoader(tokens(*DOCUMENTS), CPU), LabelLoader(csr_array(Y), CPU)
     batch = loader.load_batch(np.arange(4))
@@ -149,8 +150,8 @@ def test_the_loss_is_summed_over_labels_and_its_gradient_true(design):
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: type(design).__name__)
-def test_labels_begin_with_their_frequencies(design):
-    network, _ = built(design)
+def test_initial_biases_predict_label_frequencies(design):
+    network, _ = build_random(design)
     torch.nn.init.zeros_(network.output.weight)
     network.initialise_biases(csr_array(np.array([[1, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0], [1, 0, 1, 0, 0, 0]])))
     p = 1 / (1 + np.exp(-logits(network, [1, 2])[0]))
@@ -158,8 +159,8 @@ def test_labels_begin_with_their_frequencies(design):
 
 
 @pytest.mark.parametrize("design", [FILTERS, NORMED])
-def test_an_explanation_adds_up_to_the_logit_where_nothing_is_shifted(design):
-    network, _ = built(design)
+def test_explanation_sums_to_the_logit_without_biases(design):
+    network, _ = build_random(design)
     for name, values in network.state_dict().items():
         if name.endswith(("bias", "norm.mean")):
             torch.nn.init.zeros_(values)
@@ -172,8 +173,8 @@ def test_an_explanation_adds_up_to_the_logit_where_nothing_is_shifted(design):
         assert len(explained.per_token) == len(words)
 
 
-def test_most_of_the_bottleneck_learns():
-    """Without normalisation, the first steps of Adam leave units that no document switches on any more."""
+def test_batch_normalisation_keeps_bottleneck_units_alive():
+    """Without normalisation, the first steps of Adam leave units that are zero for all documents."""
     texts, tags = make_planted_corpus(300, seed=1)
     alive = {}
     for batch_norm in (True, False):
@@ -181,14 +182,14 @@ def test_most_of_the_bottleneck_learns():
         tagger = Classifier("xml_cnn", **small).fit(texts, tags, run=ONE).tagger_
         network, words = tagger.model.network(), tagger.transform(to_documents(texts)).tokens("words")
         batch = TokenLoader(words, CPU).load_batch(np.arange(len(texts)))
-        alive[batch_norm] = (network.pooled(network.words(batch), batch) > 0).any(0).float().mean()
+        alive[batch_norm] = (network.pool_features(network.embed_words(batch), batch) > 0).any(0).float().mean()
     assert alive[True] == 1
     assert alive[False] < 0.8
 
 
 @pytest.mark.parametrize(("maps", "size"), [(4, 1.0), (200, 1.0), (512, 1 / 3)])
-def test_what_labels_read_is_smaller_where_there_is_more_of_it(maps, size):
-    """Of mean 0 and of spread 1; with three chunks, 512 numbers are full at 170 maps."""
+def test_wide_output_inputs_are_scaled_down(maps, size):
+    """Inputs have mean 0 and deviation 1; above 512 features they are scaled down."""
     torch.manual_seed(0)
     network = replace(NORMED_BAGS, maps=maps, chunks=1 if maps == 200 else 3, vocabulary=19).build().train()
     rng = np.random.default_rng(0)
@@ -200,8 +201,8 @@ def test_what_labels_read_is_smaller_where_there_is_more_of_it(maps, size):
     assert float(hidden.std(0).median()) == pytest.approx(size, rel=0.05)
 
 
-def rare_labels(n_labels: int, seed: int) -> tuple[list[str], list[list[str]]]:
-    """Three documents of each label, of which three words are its own and thirty anybody's."""
+def make_rare_labels(n_labels: int, seed: int) -> tuple[list[str], list[list[str]]]:
+    """Return three documents of each label with three words of the label and thirty random words."""
     rng, texts = np.random.default_rng(seed), []
     labels = [number % n_labels for number in range(3 * n_labels)]
     for label in labels:
@@ -210,11 +211,13 @@ def rare_labels(n_labels: int, seed: int) -> tuple[list[str], list[list[str]]]:
     return texts, [[f"label{label}"] for label in labels]
 
 
-def test_many_rare_labels_are_learnt():
-    """What labels read is positive and much alike in all texts. Where it is not normalised, a step of Adam moves a rare
-    label in all texts alike, and passes go by before the loss is below that of frequencies, which it begins with."""
+def test_output_normalisation_helps_rare_labels():
+    """Without normalisation, a step of Adam moves a rare label equally in all texts.
+
+    The loss then stays above that of the label frequencies, with which training starts.
+    """
     n_labels = 200
-    texts, tags = rare_labels(n_labels, seed=1)
+    texts, tags = make_rare_labels(n_labels, seed=1)
     small = {"maps": 300, "chunks": 1, "batch": 20, "epochs": 2, "dropout": 0.2, "held_out": 0.0, "calibrate": False}
     losses = {True: [], False: []}
     for output_norm, found in losses.items():
@@ -227,7 +230,7 @@ def test_many_rare_labels_are_learnt():
     assert last[False] > of_frequencies - 1
 
 
-def test_a_folder_from_before_there_was_batch_normalisation_is_read(tmp_path):
+def test_old_folder_without_batch_normalisation_loads(tmp_path):
     texts, tags = make_planted_corpus(60, seed=1)
     before = (
         Classifier("xml_cnn", **XMLCNN.quick_parameters | {"batch_norm": False, "output_norm": False})
@@ -246,8 +249,8 @@ def test_a_folder_from_before_there_was_batch_normalisation_is_read(tmp_path):
         Tagger.load(tmp_path / "model")
 
 
-def test_damaged_models_are_refused():
-    network, _ = built(FILTERS)
+def test_damaged_models_are_rejected():
+    network, _ = build_random(FILTERS)
     trained = TrainedNetwork(design=FILTERS, weights=Weights.from_network(network))
     for wrong in (
         ConvolutionalModel(n_labels=5, views={"words": 20}, network=trained),
@@ -262,18 +265,18 @@ def test_damaged_models_are_refused():
             wrong.check()
 
 
-def test_presets_fill_what_was_left_out():
+def test_preset_replaces_unset_parameters():
     assert XMLCNN(preset="large").maps == 32
     assert XMLCNN(preset="small", maps=7).maps == 7
     assert XMLCNN().output_norm
-    assert not XMLCNN(preset="small").output_norm  # which the paper has not
+    assert not XMLCNN(preset="small").output_norm  # not in the paper
     assert set(PRESETS) == {"small", "large"}
     with pytest.raises(XmtcError, match=r"filters=\(\) does not fit"):
         XMLCNN(filters=())
 
 
 @pytest.mark.parametrize("method", [XMLCNN, BowCNN])
-def test_a_training_that_was_stopped_ends_with_the_same_bytes(method, tmp_path):
+def test_resumed_training_equals_uninterrupted_training(method, tmp_path):
     train = make_planted_corpus(60, seed=1)
     small = method.quick_parameters | {"epochs": 3, "average_from": 1}
     name = {"XMLCNN": "xml_cnn", "BowCNN": "bow_cnn"}[method.__name__]
@@ -303,6 +306,6 @@ def test_a_training_that_was_stopped_ends_with_the_same_bytes(method, tmp_path):
 
 
 @pytest.mark.parametrize(("field", "value"), [("region", 10**30), ("stride", 0), ("stride", 10**30)])
-def test_regions_of_no_size_are_refused(field, value):
-    with pytest.raises(ValueError, match="its regions are of no size that there is"):
+def test_invalid_region_sizes_are_rejected(field, value):
+    with pytest.raises(ValueError, match=f"its network has {field}={value}; expected at"):
         replace(BAGS, **{field: value}).check()

@@ -1,4 +1,4 @@
-"""A network of one's own: its layers, its design, its loss and its plan; all else is shared."""
+"""A custom network needs only its layers, design, loss and training options."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from xmtc.nn.network import (  # noqa: E402
     NetworkModel,
     TrainedNetwork,
     Weights,
-    predict_with_network,
 )
 from xmtc.nn.training import (  # noqa: E402
     TrainingOptions,
+    Validation,
     fit_network,
     prepare_training,
 )
 from xmtc.testing import check_method, make_planted_corpus  # noqa: E402
 
 
-# --- from here on: a convolution over words, with max pooling ---
+# --- begin of the custom network ---
 class Convolution(LabelNetwork):
     def __init__(self, n_words: int, dimension: int, filters: int, n_labels: int):
         super().__init__()
@@ -44,13 +44,13 @@ class Convolution(LabelNetwork):
         self.output = nn.Linear(filters, n_labels)
 
     def words(self, batch) -> Tensor:
-        return batch.padded(self.embedding(batch.ids)).transpose(1, 2)
+        return batch.pad_states(self.embedding(batch.ids)).transpose(1, 2)
 
     def logits(self, words: Tensor, mask: Tensor) -> Tensor:
         return self.output(self.filters(words).masked_fill(~mask[:, None], -torch.inf).amax(2).relu())
 
     def forward(self, batch) -> Tensor:
-        return self.logits(self.words(batch), batch.mask())
+        return self.logits(self.words(batch), batch.make_mask())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,18 +82,18 @@ class ConvolutionModel(NetworkModel):
 
 @dataclass(frozen=True)
 class TinyCNN(Method):
-    """A convolution over words, with max pooling (after Kim, 2014)."""
+    """Convolution over words with max pooling (after Kim, 2014)."""
 
     required_views: ClassVar[tuple[str, ...]] = ("words",)
     is_exact: ClassVar[bool] = False
     quick_parameters: ClassVar[dict[str, Any]] = {}
 
-    dimension: int = param(32, "length of word vectors", low=1)
-    filters: int = param(64, "filters", low=1)
-    batch: int = param(32, "documents of a step", low=1)
-    epochs: int = param(20, "passes over the documents at most", low=1)
-    rate: float = param(0.01, "learning rate of Adam", low=1e-8)
-    seed: int = param(0, "seed of the first weights and the order of documents", low=0)
+    dimension: int = param(32, "Length of word vectors.", low=1)
+    filters: int = param(64, "Number of filters.", low=1)
+    batch: int = param(32, "Batch size.", low=1)
+    epochs: int = param(20, "Maximum number of epochs.", low=1)
+    rate: float = param(0.01, "Learning rate of Adam.", low=1e-8)
+    seed: int = param(0, "Seed of all random numbers.", low=0)
 
     def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> ConvolutionModel:
         vectors = load_token_vectors(data.tokens("words"), dimension=self.dimension, run=run)
@@ -105,22 +105,21 @@ class TinyCNN(Method):
             network = design.build()
         network.embedding.weight.data = torch.from_numpy(vectors)
         network.to(device)
-        loader, labels, judged = design.loader(data, device), LabelLoader(data.Y, device), design.loader(valid, device)
+        loader, labels = design.loader(data, device), LabelLoader(data.Y, device)
 
         def loss(docs: np.ndarray) -> Tensor:
             batch = loader.load_batch(docs)
             return binary_cross_entropy_with_logits(network(batch), labels.targets(batch.docs), reduction="sum")
 
-        plan = TrainingOptions(
+        options = TrainingOptions(
             epochs=self.epochs, rate=self.rate, average_from=8, average_every=20, patience=20, seed=self.seed
         )
         fit_network(
             network,
             loader=loader,
             loss=loss,
-            predict=lambda run: predict_with_network(network, judged, 5, run),
-            Y=valid.Y,
-            plan=plan,
+            validation=Validation.from_network(network, design.loader(valid, device), valid.Y),
+            options=options,
             batch=self.batch,
             run=run,
         )
@@ -128,36 +127,36 @@ class TinyCNN(Method):
         return ConvolutionModel(n_labels=data.n_labels, views=data.sizes, network=trained)
 
 
-# --- to here ---
+# --- end of the custom network ---
 
 
-def test_it_passes_the_suite():
+def test_custom_method_passes_the_contract():
     check_method(TinyCNN())
 
 
-def test_it_is_short():
+def test_custom_network_is_short():
     with open(__file__, encoding="utf-8") as file:
         source = file.read()
-    network = source[source.index("# --- from here on") : source.index("# --- to here")]
+    network = source[source.index("# --- begin of") : source.index("# --- end of")]
     assert network.count("\n") <= 120
 
 
-def test_damaged_weights_are_found(tmp_path):
+def test_damaged_weights_are_rejected(tmp_path):
     from test_damaged_models import set_array
 
     Classifier(TinyCNN(epochs=1)).fit(*make_planted_corpus(60, seed=1)).save(tmp_path / "model")
     set_array(tmp_path / "model", "model.network.weights.arrays.output.bias", lambda bias: bias[:-1])
-    with pytest.raises(XmtcError, match="is damaged: its weights are not those of its network"):
+    with pytest.raises(XmtcError, match=r"is damaged: its weights do not fit its network: output\.bias has shape"):
         Classifier.load(tmp_path / "model").predict(["text"])
 
 
-def test_it_is_resumed(tmp_path):
+def test_training_is_resumed(tmp_path):
     texts, tags = make_planted_corpus(100, seed=1)
     run = Run(threads=1, device="cpu", checkpoint=Checkpoint(tmp_path / "parts"))
-    whole = Classifier(TinyCNN(epochs=3)).fit(texts, tags, run=Run(threads=1, device="cpu"))
-    kept = Classifier(TinyCNN(epochs=3)).fit(texts, tags, run=run)
-    again = Classifier(TinyCNN(epochs=3)).fit(texts, tags, run=run)  # finds all passes done
-    for other in (kept, again):
-        np.testing.assert_array_equal(other.rank(texts).scores, whole.rank(texts).scores)
+    uninterrupted = Classifier(TinyCNN(epochs=3)).fit(texts, tags, run=Run(threads=1, device="cpu"))
+    checkpointed = Classifier(TinyCNN(epochs=3)).fit(texts, tags, run=run)
+    resumed = Classifier(TinyCNN(epochs=3)).fit(texts, tags, run=run)  # all epochs are done
+    for other in (checkpointed, resumed):
+        np.testing.assert_array_equal(other.rank(texts).scores, uninterrupted.rank(texts).scores)
     with pytest.raises(XmtcError, match="pieces of a training with other data or parameters"):
         Classifier(TinyCNN(epochs=4)).fit(texts, tags, run=run)

@@ -1,4 +1,4 @@
-"""The output layer of APLC against plain loops written from eqs. 2–5, and on encoders of other methods."""
+"""Output layer of APLC against reference loops for eqs. 2–5, and with encoders of other methods."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from xmtc.nn.label_clusters import (  # noqa: E402
     LabelClusters,
     ProductCrossEntropy,
     compute_cluster_sizes,
+    count_loss_terms,
     order_by_frequency,
 )
-from xmtc.nn.label_clusters import count_loss_terms as terms_of  # noqa: E402
 from xmtc.nn.lstm import RecurrentEncoder  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -36,8 +36,8 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-np.float64(x)))
 
 
-def probabilities_plainly(head: LabelClusters, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eq. 2 for one document: of every label, and of every tail."""
+def reference_probabilities(head: LabelClusters, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the probabilities of labels and tails by eq. 2 for one document."""
     w = {name: value.detach().numpy() for name, value in head.named_parameters()}
     n_head, *n_tails = head.clusters.sizes
     logits = w["head.weight"] @ x + w.get("head.bias", 0)
@@ -52,13 +52,12 @@ def probabilities_plainly(head: LabelClusters, x: np.ndarray) -> tuple[np.ndarra
     return np.array(found), np.array(tails)
 
 
-def loss_plainly(head: LabelClusters, X: np.ndarray, Y: np.ndarray, untouched: bool) -> tuple[float, int]:
-    """Eqs. 3–5, term by term: the sum, and how many terms there are; with the authors' term for untouched tails, or
-    without."""
+def reference_loss(head: LabelClusters, X: np.ndarray, Y: np.ndarray, untouched: bool) -> tuple[float, int]:
+    """Return the sum and the number of loss terms of eqs. 3–5."""
     total, n_terms = 0.0, 0
     clusters = np.split(np.arange(Y.shape[1]), np.cumsum(head.clusters.sizes)[:-1])
     for x, y in zip(X, Y, strict=True):
-        p, p_tails = probabilities_plainly(head, x)
+        p, p_tails = reference_probabilities(head, x)
         for number, members in enumerate(clusters):
             if number == 0 or y[members].any():
                 for j in members:
@@ -70,8 +69,8 @@ def loss_plainly(head: LabelClusters, X: np.ndarray, Y: np.ndarray, untouched: b
     return total, n_terms
 
 
-def problem(clusters: ClusterLayout, n_docs: int = 12, seed: int = 0, spread: float = 2.0, biases: bool = False):
-    """A head with large weights, features, and labels of which some documents have none, in some or all clusters."""
+def make_problem(clusters: ClusterLayout, n_docs: int = 12, seed: int = 0, spread: float = 2.0, biases: bool = False):
+    """Return a head with large weights, features and labels; some documents have no label in a cluster."""
     torch.manual_seed(seed)
     head = LabelClusters(clusters, biases)
     for weight in head.parameters():
@@ -87,21 +86,21 @@ def problem(clusters: ClusterLayout, n_docs: int = 12, seed: int = 0, spread: fl
 @pytest.mark.parametrize("untouched", [False, True])
 @pytest.mark.parametrize("biases", [False, True])
 @pytest.mark.parametrize("clusters", [THREE, ClusterLayout((15,), 8, 2), ClusterLayout((2, 13), 8, 3)])
-def test_the_loss_is_eqs_2_to_5(clusters, biases, untouched):
-    head, X, Y, rows, labels = problem(clusters, spread=0.7, biases=biases)
+def test_loss_is_eqs_2_to_5(clusters, biases, untouched):
+    head, X, Y, rows, labels = make_problem(clusters, spread=0.7, biases=biases)
     head.untouched_tails = untouched
-    total, n_terms = loss_plainly(head, X.numpy().astype(np.float64), Y, untouched)
+    total, n_terms = reference_loss(head, X.numpy().astype(np.float64), Y, untouched)
     assert head(X, rows, labels).item() == pytest.approx(total, rel=1e-5)
-    assert terms_of(clusters, csr_array(Y), untouched).sum() == n_terms
+    assert count_loss_terms(clusters, csr_array(Y), untouched).sum() == n_terms
 
 
 @pytest.mark.parametrize("biases", [False, True])
-def test_a_flat_layer_of_many_labels_is_judged_in_blocks_with_the_same_loss_and_gradients(biases, monkeypatch):
-    head, X, _, rows, labels = problem(ClusterLayout((13,), 8, 2), spread=0.7, biases=biases)
+def test_flat_loss_in_blocks_is_equivalent(biases, monkeypatch):
+    head, X, _, rows, labels = make_problem(ClusterLayout((13,), 8, 2), spread=0.7, biases=biases)
     X.requires_grad_()
     whole = head(X, rows, labels)
     wanted = torch.autograd.grad(whole, [X, *head.parameters()])
-    monkeypatch.setitem(output_losses.MAX_BLOCK_OUTPUTS, "cpu", 5 * len(X))  # five labels at a time
+    monkeypatch.setitem(output_losses.MAX_BLOCK_OUTPUTS, "cpu", 5 * len(X))  # blocks of five labels
     in_blocks = head(X, rows, labels)
     assert in_blocks.grad_fn.next_functions[0][0].name().startswith("FusedLoss")
     torch.testing.assert_close(in_blocks, whole)
@@ -110,7 +109,7 @@ def test_a_flat_layer_of_many_labels_is_judged_in_blocks_with_the_same_loss_and_
 
 
 def test_one_cluster_is_a_flat_linear_layer():
-    head, X, Y, rows, labels = problem(ClusterLayout((15,), 8, 2))
+    head, X, Y, rows, labels = make_problem(ClusterLayout((15,), 8, 2))
     assert [name for name, _ in head.named_parameters()] == ["head.weight"]
     logits, truth = X @ head.head.weight[:15].detach().T, torch.from_numpy(Y).float()
     expected = torch.nn.functional.binary_cross_entropy_with_logits(logits, truth, reduction="sum")
@@ -120,8 +119,8 @@ def test_one_cluster_is_a_flat_linear_layer():
     np.testing.assert_allclose(found[1], logits.sigmoid().topk(4).values, rtol=1e-5)
 
 
-def test_a_flat_layer_in_bf16_has_a_loss_and_gradients_in_float32():
-    head, X, Y, rows, labels = problem(ClusterLayout((15,), 8, 2), spread=0.7)
+def test_flat_layer_in_bf16_has_float32_gradients():
+    head, X, Y, rows, labels = make_problem(ClusterLayout((15,), 8, 2), spread=0.7)
     with torch.autocast("cpu", torch.bfloat16):
         loss = head(X, rows, labels)
         ranked = head.compute_head_logits(X)[0]
@@ -133,8 +132,8 @@ def test_a_flat_layer_in_bf16_has_a_loss_and_gradients_in_float32():
     assert not head.head.weight.grad[15:].any()
 
 
-def test_gradients_are_those_of_finite_differences():
-    head, X, _, rows, labels = problem(THREE, n_docs=5, spread=0.7)
+def test_gradients_equal_finite_differences():
+    head, X, _, rows, labels = make_problem(THREE, n_docs=5, spread=0.7)
     head, X = head.double(), X.double().requires_grad_()
     weights = list(head.parameters())
 
@@ -146,7 +145,7 @@ def test_gradients_are_those_of_finite_differences():
 
 
 @pytest.mark.parametrize(("a", "b"), [(90, 90), (-90, 90), (90, -90), (-90, -90), (20, 0), (0, 30)])
-def test_probabilities_beyond_float32_have_a_loss_and_a_gradient(a, b):
+def test_extreme_logits_have_finite_loss_and_gradient(a, b):
     logits = torch.tensor([[float(a)], [float(b)]], requires_grad=True)
     p_is_true = np.log1p(np.exp(-a)) + np.log1p(np.exp(-b))
     p_is_false = np.log1p(np.exp(a)) + np.log1p(np.exp(b)) - np.log(1 + np.exp(a) + np.exp(b))
@@ -160,8 +159,8 @@ def test_probabilities_beyond_float32_have_a_loss_and_a_gradient(a, b):
             np.testing.assert_allclose(gradients, 0 if true else 0.5, atol=1e-6)
 
 
-def test_a_tail_runs_only_on_documents_with_a_label_in_it():
-    head, X, Y, rows, labels = problem(THREE)
+def test_tail_runs_only_on_documents_with_its_labels():
+    head, X, Y, rows, labels = make_problem(THREE)
     seen = []
     for tail in head.tails:
         tail.register_forward_pre_hook(lambda module, given: seen.append(len(given[0])))
@@ -174,12 +173,12 @@ def test_a_tail_runs_only_on_documents_with_a_label_in_it():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-def test_nobody_waits_for_a_gpu_in_a_step():
-    head, X, _, rows, labels = problem(THREE)
+def test_step_does_not_synchronise_with_the_gpu():
+    head, X, _, rows, labels = make_problem(THREE)
     expected = head(X, rows, labels)
     head, X = head.cuda(), X.cuda()
     head(X, rows, labels).backward()
-    with warnings.catch_warnings(action="ignore"):  # that this is a prototype
+    with warnings.catch_warnings(action="ignore"):  # the feature is a prototype
         torch.cuda.set_sync_debug_mode("error")
     try:
         found = head(X, rows, labels)
@@ -191,8 +190,8 @@ def test_nobody_waits_for_a_gpu_in_a_step():
 
 @pytest.mark.parametrize("spread", [0.05, 0.5, 3.0])
 @pytest.mark.parametrize("k", [1, 5, 7, 40, 60])
-def test_pruned_tails_change_no_answer(k, spread):
-    head, X, *_ = problem(ClusterLayout((10, 15, 20), 16, 2), n_docs=200, spread=spread)
+def test_pruning_does_not_change_predictions(k, spread):
+    head, X, *_ = make_problem(ClusterLayout((10, 15, 20), 16, 2), n_docs=200, spread=spread)
     seen = []
     for tail in head.tails:
         tail.register_forward_pre_hook(lambda module, given: seen.append(len(given[0])))
@@ -202,31 +201,31 @@ def test_pruned_tails_change_no_answer(k, spread):
     apart = apart[:, 1:] & apart[:, :-1]
     np.testing.assert_array_equal(pruned[0].numpy()[apart], whole[0].numpy()[apart])
     for row in range(10):
-        p, _ = probabilities_plainly(head, X[row].numpy())
+        p, _ = reference_probabilities(head, X[row].numpy())
         np.testing.assert_allclose(whole[1][row], -np.sort(-p)[:k], rtol=1e-3, atol=1e-6)
         np.testing.assert_allclose(p[whole[0][row]], whole[1][row], rtol=1e-3, atol=1e-6)
     if spread == 3.0 and k <= 5:
         assert sum(seen[: len(seen) // 2]) < 300, "nothing was pruned"
 
 
-def test_biases_begin_with_the_labels_frequencies():
+def test_initial_biases_predict_label_frequencies():
     Y = np.random.default_rng(0).random((2000, 15)) < np.geomspace(0.5, 0.01, 15)
     head = LabelClusters(THREE, biases=True)
     head.initialise_biases(csr_array(Y))
     for tail in head.tails:
         torch.nn.init.zeros_(tail.labels.weight)
-    p, tails = probabilities_plainly(head, np.zeros(8, np.float32))
+    p, tails = reference_probabilities(head, np.zeros(8, np.float32))
     np.testing.assert_allclose(p, Y.mean(0), rtol=0.1)
     np.testing.assert_allclose(tails, [Y[:, 5:9].any(1).mean(), Y[:, 9:].any(1).mean()], rtol=0.01)
-    head.initialise_biases(csr_array((1, 15), dtype=np.float32))  # labels that no document has
+    head.initialise_biases(csr_array((1, 15), dtype=np.float32))  # no document has a label
     assert all(torch.isfinite(weight).all() for weight in head.parameters())
 
 
 @pytest.mark.parametrize("biases", [False, True])
-def test_a_logit_is_that_of_the_labels_probability(biases):
-    head, X, *_ = problem(THREE, spread=0.7, biases=biases)
+def test_logit_matches_probability(biases):
+    head, X, *_ = make_problem(THREE, spread=0.7, biases=biases)
     for label in range(15):
-        p = np.array([probabilities_plainly(head, x.numpy())[0][label] for x in X])
+        p = np.array([reference_probabilities(head, x.numpy())[0][label] for x in X])
         np.testing.assert_allclose(head.compute_logit(X, label).detach(), np.log(p / (1 - p)), rtol=1e-3, atol=1e-4)
 
 
@@ -244,7 +243,7 @@ def test_a_logit_is_that_of_the_labels_probability(biases):
         (5, (0.9, 0.05, 0.05), (3, 1, 1)),
     ],
 )
-def test_labels_are_cut_by_proportions(n_labels, proportions, sizes):
+def test_cluster_sizes(n_labels, proportions, sizes):
     assert compute_cluster_sizes(n_labels, proportions) == sizes
 
 
@@ -255,8 +254,8 @@ def test_labels_are_sorted_by_frequency():
 N_LABELS = 12
 
 
-def planted(n_docs: int, seed: int):
-    """Documents of three labels out of twelve; label l has word 1 + l."""
+def make_planted(n_docs: int, seed: int):
+    """Return documents with three of twelve labels; label l has word 1 + l."""
     rng = np.random.default_rng(seed)
     chosen = [rng.choice(N_LABELS, 3, replace=False) for _ in range(n_docs)]
     documents = [rng.permutation([*(1 + labels), *rng.integers(13, 30, 4)]) for labels in chosen]
@@ -268,29 +267,29 @@ def planted(n_docs: int, seed: int):
 
 
 class Pooled(torch.nn.Module):
-    """AttentionXML's BiLSTM, pooled."""
+    """LSTM of AttentionXML with max pooling."""
 
     def __init__(self):
         super().__init__()
         self.encoder = RecurrentEncoder(30, 16, 16, 0.0, 0.0)
 
     def forward(self, batch):
-        return self.encoder(batch).masked_fill(~batch.mask()[..., None], -torch.inf).amax(1)
+        return self.encoder(batch).masked_fill(~batch.make_mask()[..., None], -torch.inf).amax(1)
 
 
 ENCODERS = {
     "the LSTM of AttentionXML": (Pooled, lambda tokens: TokenLoader(tokens, CPU)),
     "a bag of words": (
         lambda: BagFeatures(30, 32, 0, False, 32),
-        lambda tokens: BagLoader(tokens.counts(), CPU),
+        lambda tokens: BagLoader(tokens.to_count_matrix(), CPU),
     ),
 }
 
 
 @pytest.mark.parametrize(("make", "read"), ENCODERS.values(), ids=ENCODERS)
-def test_it_is_the_output_layer_of_any_encoder(make, read):
+def test_clusters_work_with_other_encoders(make, read):
     torch.manual_seed(0)
-    tokens, Y = planted(150, 0)
+    tokens, Y = make_planted(150, 0)
     encoder, head, loader, truth = (
         make(),
         LabelClusters(ClusterLayout((4, 4, 4), 32, 2)),
@@ -301,10 +300,10 @@ def test_it_is_the_output_layer_of_any_encoder(make, read):
     rng = np.random.default_rng(0)
     for _ in range(25):
         for docs in loader.shuffled_batches(30, rng):
-            batch = loader.batch(docs)
+            batch = loader.load_batch(docs)
             optimiser.zero_grad()
             head(encoder(batch), *truth.label_pairs(batch.docs)).backward()
             optimiser.step()
-    batch = loader.batch(np.arange(150))
+    batch = loader.load_batch(np.arange(150))
     found, _ = head.predict_top_k(encoder(batch), 3)
     assert Y.toarray()[batch.docs[:, None], found].mean() > 0.9

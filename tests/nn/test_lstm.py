@@ -1,4 +1,4 @@
-"""The LSTM's own kernels against PyTorch's LSTM."""
+"""Triton kernels of the LSTM against PyTorch's LSTM."""
 
 import os
 import subprocess
@@ -19,15 +19,15 @@ from xmtc.nn.lstm import compute_states, compute_states_with_kernels  # noqa: E4
 HIDDEN, DIMENSION = 64, 20
 
 
-def some_documents(device: torch.device, longest: int = 8) -> TokenBatch:
+def make_documents(device: torch.device, longest: int = 8) -> TokenBatch:
     rng = np.random.default_rng(0)
-    lengths = rng.integers(1, longest + 1, 19)  # more than one program's documents, and not all of a second one's
+    lengths = rng.integers(1, longest + 1, 19)  # fills one kernel program and part of a second
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     tokens = Tokens(rng.integers(0, 50, offsets[-1]).astype(np.int32), offsets, 50)
     return TokenLoader(tokens, device).load_batch(np.arange(19))
 
 
-def states_and_gradients(states, device: torch.device, batch: TokenBatch):
+def compute_states_and_gradients(states, device: torch.device, batch: TokenBatch):
     torch.manual_seed(0)
     lstm = nn.LSTM(DIMENSION, HIDDEN, bidirectional=True).to(device)
     words = torch.randn(len(batch.ids), DIMENSION).to(device).requires_grad_(True)
@@ -38,17 +38,19 @@ def states_and_gradients(states, device: torch.device, batch: TokenBatch):
 
 
 def largest_difference(kind: torch.dtype, device: torch.device) -> float:
-    batch = some_documents(device)
-    expected = states_and_gradients(compute_states, device, batch)
-    found = states_and_gradients(lambda *given: compute_states_with_kernels(*given, kind=kind), device, batch)
-    # numpy's, which does not pass over what is no number
+    batch = make_documents(device)
+    expected = compute_states_and_gradients(compute_states, device, batch)
+    found = compute_states_and_gradients(
+        lambda *arguments: compute_states_with_kernels(*arguments, dtype=kind), device, batch
+    )
+    # np.max propagates NaN; max does not.
     return float(np.max([float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)]))
 
 
 @pytest.mark.skipif(not find_spec("triton"), reason="Triton is not installed, whose interpreter runs kernels on a CPU")
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here, on which the kernels themselves are tested")
-def test_kernels_compute_what_the_lstm_computes():
-    """In another process: Triton's interpreter is chosen when kernels are first read."""
+def test_kernels_equal_pytorch_lstm():
+    """Use a subprocess, because Triton selects its interpreter at import."""
     program = (
         "import torch; from test_lstm import largest_difference as d; print(d(torch.float32, torch.device('cpu')))"
     )
@@ -67,8 +69,8 @@ def test_kernels_on_a_gpu():
     assert largest_difference(torch.bfloat16, torch.device("cuda")) < 0.02
 
 
-def test_without_a_gpu_the_lstm_is_pytorchs():
-    batch = some_documents(torch.device("cpu"))
-    states, *gradients = states_and_gradients(compute_states, torch.device("cpu"), batch)
+def test_cpu_uses_pytorch_lstm():
+    batch = make_documents(torch.device("cpu"))
+    states, *gradients = compute_states_and_gradients(compute_states, torch.device("cpu"), batch)
     assert states.shape == (len(batch.ids), 2 * HIDDEN)
     assert all(gradient.abs().max() > 0 for gradient in gradients)

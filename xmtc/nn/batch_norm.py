@@ -1,4 +1,4 @@
-"""Batch normalisation, which every network takes from here."""
+"""Batch normalisation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from torch.nn.functional import batch_norm
 
 
 class BatchNorm(nn.Module):
-    """PyTorch's, but for a batch of one document, which has no spread: it takes the spread of those before. Every n
-    rows are a batch of their own, of which only the first is remembered for predictions."""
+    """Batch normalisation that accepts batches of one document and several batches at once.
+
+    A single document has no variance, so it is normalised with the running mean and variance. `forward(x, n)`
+    normalises every n rows as a separate batch; only the first batch updates the running statistics.
+    """
 
     def __init__(self, width: int):
         super().__init__()
@@ -19,12 +22,12 @@ class BatchNorm(nn.Module):
 
     def forward(self, x: Tensor, n: int | None = None) -> Tensor:
         first, *others = x.split(n or max(1, len(x)))
-        mean, variance, of_batch = (
-            self.get_buffer("mean"),
-            self.get_buffer("variance"),
-            self.training and len(first) > 1,
-        )
-        parts = [batch_norm(first, mean, variance, self.weight, self.bias, of_batch)]
-        seen = (None, None) if of_batch else (mean, variance)
-        parts += [batch_norm(part, seen[0], seen[1], self.weight, self.bias, of_batch) for part in others]
+        mean, variance = self.get_buffer("mean"), self.get_buffer("variance")
+        uses_batch_statistics = self.training and len(first) > 1
+        parts = [batch_norm(first, mean, variance, self.weight, self.bias, uses_batch_statistics)]
+        running_mean, running_variance = (None, None) if uses_batch_statistics else (mean, variance)
+        parts += [
+            batch_norm(part, running_mean, running_variance, self.weight, self.bias, uses_batch_statistics)
+            for part in others
+        ]
         return torch.cat(parts) if others else parts[0]

@@ -1,5 +1,7 @@
-"""Steps of an encoder as CUDA graphs: captured once for each shape that batches have, then replayed. Otherwise a CPU
-needs longer to ask for the thousands of small products of a step than a GPU to compute them."""
+"""CUDA graphs of an encoder's training steps, captured once per batch shape and then replayed.
+
+Without graphs, launching the thousands of small kernels of a step takes the CPU longer than the GPU needs to run them.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +12,22 @@ from torch import Tensor, nn
 
 from xmtc.errors import XmtcError
 
-SUPPORTED_ENCODERS = (
-    "bert",
-    "mpnet",
-)  # of encoders, which were tried; XLNet cannot be: it copies from the CPU in every step
-MIN_SHAPE_COUNT = 3  # times that a shape is seen before it is worth a graph
-MAX_GRAPHS = 8  # graphs: each holds memory for the gradients of all weights
+# Model types that were tested. XLNet copies from the CPU in every step, so it cannot be captured.
+SUPPORTED_ENCODERS = ("bert", "mpnet")
+MIN_SHAPE_COUNT = 3  # occurrences of a batch shape before it is captured
+MAX_GRAPHS = 8  # each graph holds memory for the gradients of all weights
 
 
 class CudaGraphs:
-    """Computes what a module does in training, of ids (n_docs, width) and where tokens stand among them. Gradients lie
-    in memory of the graph until the next step: it is not for gradients that are added up over several."""
+    """Replacement for a module's forward pass in training, with inputs ids and mask of shape (n_docs, width).
+
+    Gradients stay in the graph's memory until the next step, so gradient accumulation is not supported.
+    """
 
     def __init__(self, module: nn.Module):
         self.module, self.shape_counts, self.pool = module, Counter[tuple[int, ...]](), torch.cuda.graph_pool_handle()
         self.graphs: dict[tuple[int, ...], nn.Module] = {}
-        # Gradients arrive in the stream of a graph, which costs nothing.
+        # Gradients arrive on the graph's stream, which is harmless here.
         getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", lambda _: None)(False)
 
     def __call__(self, ids: Tensor, mask: Tensor) -> Tensor:
@@ -36,23 +38,25 @@ class CudaGraphs:
         return self.graphs.get(shape, self.module)(ids, mask)
 
     def capture(self, ids: Tensor, mask: Tensor) -> nn.Module:
-        """A capture that fails leaves PyTorch's memory and random numbers in a state that nothing should go on from:
-        it ends the training."""
-        dtype, mixes = torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda")
+        """Capture a graph for this shape, or raise XmtcError.
+
+        A failed capture leaves PyTorch's allocator and random state undefined, so training cannot continue.
+        """
+        dtype, uses_autocast = torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda")
         wrapped, sample = ModuleWrapper(self.module).train(), (ids.clone(), mask.clone())
         try:
-            with torch.random.fork_rng([ids.device]), torch.autocast("cuda", dtype, mixes, cache_enabled=False):
+            with torch.random.fork_rng([ids.device]), torch.autocast("cuda", dtype, uses_autocast, cache_enabled=False):
                 torch.cuda.make_graphed_callables(wrapped, sample, allow_unused_input=True, pool=self.pool)
         except RuntimeError as error:
-            why = str(error).strip().partition("\n")[0].rstrip(".")
+            reason = str(error).strip().partition("\n")[0].rstrip(".")
             raise XmtcError(
-                f"The encoder's steps cannot be captured as CUDA graphs ({why}); set cuda_graphs=false."
+                f"The encoder's training steps cannot be captured as CUDA graphs ({reason}); set cuda_graphs=false."
             ) from error
         return wrapped
 
 
 class ModuleWrapper(nn.Module):
-    """A module under a name of its own: a graph takes the place of its `forward`."""
+    """Wrapper whose `forward` is replaced by a graph, so that the wrapped module keeps its own."""
 
     def __init__(self, module: nn.Module):
         super().__init__()

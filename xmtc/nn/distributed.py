@@ -1,5 +1,8 @@
-"""Several processes, one network, as torchrun starts them: each takes its share of every batch, and PyTorch's own
-DistributedDataParallel adds up the gradients. Without torchrun nothing of this is used."""
+"""Data-parallel training with the processes that torchrun starts.
+
+Each process computes the gradients of its share of every batch; DistributedDataParallel averages them. Without
+torchrun, all functions here do nothing.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def join_process_group(device: torch.device) -> None:
-    """Meet the processes that torchrun has started beside this one, if it has."""
+    """Join the process group if torchrun started several processes."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         if device.type == "cuda":
             torch.cuda.set_device(device)
@@ -25,34 +28,36 @@ def join_process_group(device: torch.device) -> None:
 
 
 def rank_and_size() -> tuple[int, int]:
-    """The rank of this process, and the world size: how many have joined."""
+    """Return the rank of this process and the number of processes."""
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
 def wrap_network(network: nn.Module, uses_all_parameters: bool = True) -> nn.Module:
-    """The network, or one that computes the same and whose gradients are the mean over the processes; where a step does
-    not use all of it, each must find out what it has used."""
-    return (
-        DistributedDataParallel(network, find_unused_parameters=not uses_all_parameters)
-        if rank_and_size()[1] > 1
-        else network
-    )
+    """Return the network, wrapped in DistributedDataParallel if there are several processes."""
+    if rank_and_size()[1] == 1:
+        return network
+    return DistributedDataParallel(network, find_unused_parameters=not uses_all_parameters)
+
+
+def supports_sparse_gradients() -> bool:
+    """Return True in a single process; NCCL cannot reduce sparse gradients."""
+    return rank_and_size()[1] == 1
 
 
 def shard_batch(docs: np.ndarray) -> np.ndarray:
-    """This process's part of a batch; all of it if there is not a document for everyone."""
+    """Return this process's part of a batch, or the whole batch if it has fewer documents than processes."""
     rank, world_size = rank_and_size()
     return docs if len(docs) < world_size else docs[rank::world_size]
 
 
 def compute_loss_scale(docs: np.ndarray) -> int:
-    """What a sum over each one's share counts, so that the mean over processes is the sum over all."""
+    """Return the factor by which each process scales a summed loss, so that the mean over processes is the sum."""
     world_size = rank_and_size()[1]
     return 1 if len(docs) < world_size else world_size
 
 
 def average_over_processes(value: Tensor) -> float:
-    """Over the processes, each of which has its own."""
+    """Return the mean of the processes' values."""
     world_size = rank_and_size()[1]
     if world_size > 1:
         value = value.clone()
@@ -61,7 +66,7 @@ def average_over_processes(value: Tensor) -> float:
 
 
 def broadcast_from_main(value: float) -> float:
-    """What the first process says: whoever stops or goes on, all must."""
+    """Return the value of the first process, so that all processes take the same decision."""
     if rank_and_size()[1] == 1:
         return value
     message = torch.tensor([value], dtype=torch.float64, device="cuda" if dist.get_backend() == "nccl" else "cpu")
@@ -71,7 +76,7 @@ def broadcast_from_main(value: float) -> float:
 
 @contextmanager
 def main_process_first() -> Iterator[None]:
-    """The first process goes before the others, as where files are written that they will find."""
+    """Run the block in the first process before the others, for example to write files that they read."""
     rank, world_size = rank_and_size()
     if world_size > 1 and rank > 0:
         dist.barrier()

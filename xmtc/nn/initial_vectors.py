@@ -1,4 +1,4 @@
-"""The word vectors that a training starts from: of a file or a name, or random."""
+"""Initial word vectors: pretrained or random."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from xmtc.text.word_vectors import read_word_vectors
 def load_token_vectors(
     tokens: Tokens, source: str = "", dimension: int = 100, corpus_dimension: int = 0, run: Run = Run()
 ) -> np.ndarray:
-    """(size, d) float32: the unknown word's vector first, then the vocabulary's. Random ones have `dimension` numbers;
-    `corpus_dimension` more say which words each stands near in these documents."""
+    """Return float32 vectors of shape (size, d); row 0 is the unknown word.
+
+    Without a source, vectors are random with `dimension` components. `corpus_dimension` further components describe the
+    co-occurrence of words in these documents.
+    """
     width = corpus_dimension + (0 if source else dimension)
-    check_fits(8 * tokens.size * width, f"{tokens.size:,} word vectors of {width:,} numbers", "give them fewer")
+    check_fits(8 * tokens.size * width, f"{tokens.size:,} word vectors of {width:,} components", "reduce the dimension")
     vectors = load_word_vectors(tokens, source, dimension, run)
     if corpus_dimension:
         vectors = np.hstack([vectors, compute_corpus_vectors(tokens, corpus_dimension)])
@@ -29,18 +32,20 @@ def load_word_vectors(tokens: Tokens, source: str, dimension: int, run: Run) -> 
     if not source:
         return draw_uniform(tokens.size, dimension, seed=0)
     assert tokens.vocabulary is not None
-    known = read_word_vectors(source, tokens.vocabulary, run)
-    # another seed than there: the unknown word must not begin where a word without a vector does
-    return np.concatenate([draw_uniform(1, known.shape[1], seed=1), known])
+    pretrained = read_word_vectors(source, tokens.vocabulary, run)
+    # A different seed than in read_word_vectors: the unknown word must differ from words without a pretrained vector.
+    return np.concatenate([draw_uniform(1, pretrained.shape[1], seed=1), pretrained])
 
 
 def load_term_vectors(bag: Bag, source: str, run: Run = Run()) -> np.ndarray:
-    """(size, d) float32: the vectors of a bag's terms."""
+    """Return the float32 vectors of a bag's terms, shape (size, d)."""
     if bag.vocabulary is None:
-        raise XmtcError(f"vectors={source!r} are of words, but the corpus holds features; leave them out.")
+        raise XmtcError(
+            f"vectors={source!r} are word vectors, but the corpus has features without words; remove vectors."
+        )
     return read_word_vectors(source, bag.vocabulary, run)
 
 
 def draw_uniform(n: int, dimension: int, seed: int) -> np.ndarray:
-    """(n, dimension) float32 between -1 and 1."""
+    """Return float32 numbers between -1 and 1, shape (n, dimension)."""
     return 2 * np.random.default_rng(seed).random((n, dimension), np.float32) - 1

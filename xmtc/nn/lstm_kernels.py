@@ -1,24 +1,21 @@
-"""A bidirectional LSTM on a GPU, in Triton. cuDNN lets the whole chip wait for itself at every word; here each program
-takes a few documents through all of their words on its own, and never waits for another. The weights stay in the chip's
-cache, from where every step reads them.
+"""Triton kernels of a bidirectional LSTM.
 
-Rows are words, step by step, as `TokenBatch` has them: the word of a document at a step stands at offsets[step] +
-document.
-Gates are i, f, g, o as in PyTorch: c = f c' + i g, h = o tanh(c)."""
+cuDNN synchronises the whole GPU at every time step. Here each program processes all words of a few documents without
+synchronising with other programs; every step reads the weights from the cache.
+
+Rows are words in the order of `TokenBatch`: the word of a document at a step is row offsets[step] + document. Gates are
+i, f, g, o as in PyTorch: c = f c' + i g, h = o tanh(c).
+"""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-DOCUMENTS_PER_PROGRAM = 16  # of a program: as few as a matrix product of the chip takes
-UNITS_PER_PRODUCT = 32  # units that a product adds up at a time
-KERNEL_OPTIONS = {
-    "DOCS": DOCUMENTS_PER_PROGRAM,
-    "PIECE": UNITS_PER_PRODUCT,
-    "num_warps": 8,
-    "num_stages": 3,
-}  # the fastest of eight tried on an H200
+DOCUMENTS_PER_PROGRAM = 16  # smallest size of a tensor-core product
+UNITS_PER_PRODUCT = 32  # units summed in one product
+# The fastest of eight configurations on an H200.
+KERNEL_OPTIONS = {"DOCS": DOCUMENTS_PER_PROGRAM, "PIECE": UNITS_PER_PRODUCT, "num_warps": 8, "num_stages": 3}
 
 
 @triton.jit
@@ -28,7 +25,7 @@ def tanh(x):
 
 @triton.jit
 def find_rows(step, direction, length, offsets, docs, there):
-    """Where a program's documents stand at a step: the first words come first, or the last."""
+    """Return the rows of a program's documents at a step, counted from the first or the last word."""
     at = tl.where(direction == 0, step, length - 1 - step)
     return tl.load(offsets + at, mask=there, other=0) + docs
 
@@ -38,9 +35,11 @@ def forward_kernel(
     gates, recurrent, first, cells, states, lengths, offsets, n_docs,
     UNITS: tl.constexpr, DOCS: tl.constexpr, PIECE: tl.constexpr,
 ):  # fmt: skip
-    """gates: (n_words, 2, 4, UNITS), what the words add to them; left behind as they were after activation.
-    recurrent: (2, UNITS, 4, UNITS), from a state to the gates. first: (2, 2, UNITS), h and c before the first word.
-    cells, states: (n_words, 2, UNITS), written."""
+    """Compute cells and states, shape (n_words, 2, UNITS).
+
+    gates: (n_words, 2, 4, UNITS), contributions of the words; overwritten by the activated gates.
+    recurrent: (2, UNITS, 4, UNITS), weights from state to gates. first: (2, 2, UNITS), initial h and c.
+    """
     docs, direction = tl.program_id(0) * DOCS + tl.arange(0, DOCS), tl.program_id(1)
     units, piece = tl.arange(0, UNITS), tl.arange(0, PIECE)
     length = tl.load(lengths + docs, mask=docs < n_docs, other=0)
@@ -77,7 +76,7 @@ def forward_kernel(
         tl.store(cells + here, cell, mask=known)
         tl.store(states + here, (o * tanh(cell)).to(kind), mask=known)
         before = row
-        tl.debug_barrier()  # the next step reads the states that other threads of this program have written
+        tl.debug_barrier()  # the next step reads states that other threads of this program wrote
 
 
 @triton.jit
@@ -85,8 +84,11 @@ def backward_kernel(
     gates, recurrent, first, cells, d_states, d_first, lengths, offsets, n_docs,
     UNITS: tl.constexpr, DOCS: tl.constexpr, PIECE: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of the gates before activation takes the place of the gates. recurrent: (2, 4, UNITS, UNITS), from
-    the gates' units to the state's. d_first: (n_docs, 2, 2, UNITS), h and c of each direction, written."""
+    """Overwrite the gates by the gradients of their inputs, and compute d_first.
+
+    recurrent: (2, 4, UNITS, UNITS), weights from gates to state. d_first: (n_docs, 2, 2, UNITS), gradients of the
+    initial h and c of each direction.
+    """
     docs, direction = tl.program_id(0) * DOCS + tl.arange(0, DOCS), tl.program_id(1)
     units, piece = tl.arange(0, UNITS), tl.arange(0, PIECE)
     length = tl.load(lengths + docs, mask=docs < n_docs, other=0)
@@ -118,7 +120,7 @@ def backward_kernel(
         tl.store(mine + 2 * UNITS, (d_c * i * (1 - g * g)).to(kind), mask=known)
         tl.store(mine + 3 * UNITS, (d_h * cell * o * (1 - o)).to(kind), mask=known)
         d_cell = tl.where(known, d_c * f, d_cell)
-        tl.debug_barrier()  # all threads of this program need all of what they have written
+        tl.debug_barrier()  # the product below reads gradients that other threads of this program wrote
         total = tl.zeros((DOCS, UNITS), tl.float32)
         for begin in range(0, 4 * UNITS, PIECE):
             at = begin + piece

@@ -1,5 +1,8 @@
-"""What all trained networks share. A network is a design and weights: the design says what it is, and a model folder
-holds both. It is built at its first use on a device, and answers batch by batch."""
+"""Base classes of networks and their models.
+
+A trained network consists of a design (the architecture and its sizes) and weights; a model folder stores both. The
+PyTorch module is built at its first use on a device.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,12 @@ from xmtc.errors import XmtcError
 from xmtc.nn.devices import choose_thread_count, get_network_device, select_device, use_torch_settings
 from xmtc.storage.form import Form, array
 
-MAX_BATCH_DOCUMENTS = 512  # answered at a time, if not fewer
-WEIGHT_COPIES = 5  # of its weights that a training holds: gradients, two memories of Adam, and the best so far
+MAX_BATCH_DOCUMENTS = 512  # default batch size of predictions
+WEIGHT_COPIES = 5  # in training: the weights, their gradients, two moments of Adam, and the best weights so far
 
 
 class Loader(Protocol):
-    """Documents on a device, in batches."""
+    """Source of batches of documents on a device."""
 
     @property
     def n_docs(self) -> int: ...
@@ -39,57 +42,67 @@ class Loader(Protocol):
 
 
 class LabelNetwork(nn.Module):
-    """A network that answers with labels. A subclass's `forward` gives logits (n_docs, n_labels) of a batch, or it has
-    a `best` of its own."""
+    """Base class of networks that score labels.
+
+    `forward` of a subclass returns logits (n_docs, n_labels) of a batch, or the subclass overrides `predict_top_k`.
+    """
 
     n_labels: int
 
     def batch_size(self, loader: Any) -> int:
-        """Documents to answer at a time, so that memory is enough."""
+        """Return the number of documents per batch in predictions, limited by memory."""
         return MAX_BATCH_DOCUMENTS
 
     def predict_top_k(self, batch: Any, k: int) -> tuple[Tensor, Tensor]:
-        """The k best labels of a batch's documents and their probabilities, in float32: bf16 has too few digits to rank
-        by."""
+        """Return the k best labels of every document and their probabilities, each of shape (n_docs, k).
+
+        Scores are float32, because bf16 is too imprecise for ranking.
+        """
         top = self(batch).float().topk(min(k, self.n_labels))
         return top.indices, top.values.sigmoid()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Design(Form, ABC):
-    """What a network is, without its weights: its sizes and choices."""
+    """Architecture of a network and its sizes, without weights."""
 
-    # Whether it holds more than its weights, such as tables of positions, and so needs memory before they come.
+    # True if the network has tensors that are not in its state dict, such as position tables.
     has_buffers: ClassVar[bool] = False
 
     @abstractmethod
     def build(self) -> LabelNetwork:
-        """The network with its first, random weights."""
+        """Return the network with random initial weights."""
 
     @abstractmethod
     def loader(self, data: Dataset, device: torch.device) -> Loader:
-        """Documents as this network takes them."""
+        """Return a loader of the documents in the representation that this network reads."""
 
     def build_without_weights(self, n_weights: int) -> LabelNetwork:
-        """The network without memory for its weights, of which there are so many: names and shapes alone."""
+        """Return the network on the meta device: names and shapes of its weights, without memory."""
         with torch.device("meta"):
             return self.build()
 
     def check_memory(self, device: torch.device) -> None:
-        """Refuse to train a network that memory cannot hold, before it is built."""
+        """Raise XmtcError if training this network would exceed the memory of the device."""
         n_weights = count_weights(self)
         needed = WEIGHT_COPIES * 4 * n_weights
-        what = f"A network of {n_weights:,} weights"
         available = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
-        check_fits(needed, what, "give it smaller layers, or fewer words or features", available)
+        check_fits(needed, f"A network of {n_weights:,} weights", "reduce its layers, words or features", available)
+
+
+def check_positive(**sizes: int) -> None:
+    """Raise ValueError if a size of a network is below 1."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"its network has {name}={size}; expected at least 1")
 
 
 def count_weights(design: Design) -> int:
-    """More than there are bytes where PyTorch cannot even name the size."""
+    """Return the number of weights, or 2**63 if it exceeds 64 bits."""
     try:
         with torch.device("meta"):
             return sum(weight.numel() for weight in design.build().state_dict().values())
-    except (RuntimeError, OverflowError, TypeError):  # sizes beyond 64 bits
+    except (RuntimeError, OverflowError, TypeError):
         return 2**63
 
 
@@ -98,26 +111,26 @@ D = TypeVar("D", bound=Design)
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedNetwork(Form):
-    """A design and its weights."""
+    """Design and weights of a network."""
 
     design: Design
     weights: Weights
 
     def load_on(self, device: torch.device) -> Any:
-        """The network, built at its first use on a device."""
+        """Return the network in evaluation mode; it is built once per device."""
+        # The cache is not a dataclass field, because fields are saved.
         built = self.__dict__.setdefault("_built", {})
         if device not in built:
             built[device] = self._build().to(device).eval().requires_grad_(False)
         return built[device]
 
     def __call__(self, device: str = "cpu") -> LabelNetwork:
-        """The PyTorch module by itself, to be looked at or built on: ready to answer, and apart from the one that this
-        model answers with."""
+        """Return a new PyTorch module with these weights, for inspection or further training."""
         return self._build().to(device).eval()
 
     def _build(self) -> LabelNetwork:
         if self.design.has_buffers:
-            with torch.random.fork_rng([]):  # the weights that it begins with are random, and at once replaced
+            with torch.random.fork_rng([]):  # keeps the caller's random state
                 network = self.design.build()
         else:
             network = self.build_without_weights()
@@ -128,9 +141,9 @@ class TrainedNetwork(Form):
         return self.design.build_without_weights(len(self.weights.arrays))
 
     def design_as(self, kind: type[D]) -> D:
-        """The design, which in a damaged folder may be one of another kind of network."""
+        """Return the design, or raise ValueError if a damaged folder has a design of another class."""
         if not isinstance(self.design, kind):
-            raise ValueError("its network is of another kind")
+            raise ValueError(f"its network is a {type(self.design).__name__}; expected a {kind.__name__}")
         return self.design
 
     def check(self) -> None:
@@ -140,8 +153,10 @@ class TrainedNetwork(Form):
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkModel(Model):
-    """A Model that is one network; `model.network()` is the PyTorch module. A subclass adds `explain`, and to `check`
-    what its design has to do with it."""
+    """Base class of models that consist of one network; `model.network()` returns the PyTorch module.
+
+    A subclass implements `explain` and extends `check` by what its design must satisfy.
+    """
 
     network: TrainedNetwork
 
@@ -154,8 +169,8 @@ class NetworkModel(Model):
 
 
 @torch.inference_mode()
-def predict_with_network(network: Any, loader: Loader, k: int, run: Run) -> Predictions:
-    """The k best labels of every document, by any network that has `batch_size` and `best`."""
+def predict_with_network(network: LabelNetwork, loader: Loader, k: int, run: Run) -> Predictions:
+    """Return the k best labels of all documents of the loader."""
     device, k = get_network_device(network), min(k, network.n_labels)
     labels = np.full((loader.n_docs, k), NO_LABEL, np.int32)
     scores = np.zeros((loader.n_docs, k), np.float32)
@@ -165,39 +180,43 @@ def predict_with_network(network: Any, loader: Loader, k: int, run: Run) -> Pred
     with run.stage("predicting", loader.n_docs) as progress, use_torch_settings(run, device, threads=threads):
         for docs in loader.batches_by_length(size):
             batch = loader.load_batch(docs)
-            found, values = network.predict_top_k(batch, k)
-            labels[batch.docs, : found.shape[1]] = found.cpu().numpy()
-            scores[batch.docs, : found.shape[1]] = values.cpu().numpy()
+            top_labels, top_scores = network.predict_top_k(batch, k)
+            labels[batch.docs, : top_labels.shape[1]] = top_labels.cpu().numpy()
+            scores[batch.docs, : top_scores.shape[1]] = top_scores.cpu().numpy()
             progress.advance(len(docs))
     if np.isnan(scores).any():
         raise XmtcError(
-            "The network's scores are no numbers: its training has diverged, or features are very large; scale these, "
-            "or train it anew with a lower learning rate."
+            "The network's scores are not finite: its training diverged, or feature values are very large; scale the "
+            "features, or train again with a lower learning rate."
         )
     return Predictions.from_valid_arrays(labels, scores)
 
 
-def get_device_limit(numbers: dict[str, int], device: torch.device) -> int:
-    """A limit of the device: GPUs have more memory than they are given at a time, CPUs less."""
-    return numbers.get(device.type, numbers["cpu"])
-
-
 @dataclass(frozen=True)
 class Weights(Form):
-    arrays: dict[str, np.ndarray] = array(np.float32, np.float16, ndim=None)  # by the names that PyTorch has for them
+    """Weights of a network by their names in PyTorch's state dict."""
+
+    arrays: dict[str, np.ndarray] = array(np.float32, np.float16, ndim=None)
 
     @classmethod
     def from_network(cls, network: nn.Module, precision: torch.dtype = torch.float32) -> Weights:
         return cls({name: tensor.to(precision).cpu().numpy() for name, tensor in network.state_dict().items()})
 
     def load_into(self, network: nn.Module) -> None:
-        """Give a network these weights, in float32, in place of its own."""
+        """Replace the weights of the network by these, in float32."""
         state = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in self.arrays.items()}
         network.load_state_dict(state, assign=True)
 
     def check_fits(self, network: nn.Module) -> None:
-        """Refuse weights that are not those of a network."""
-        wanted = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
-        found = {name: array.shape for name, array in self.arrays.items()}
-        if wanted != found or len({array.dtype for array in self.arrays.values()}) != 1:
-            raise ValueError("its weights are not those of its network")
+        """Raise ValueError unless names, shapes and types are those of the network."""
+        expected = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+        shapes = {name: array.shape for name, array in self.arrays.items()}
+        for name in sorted(expected.keys() | shapes.keys()):
+            if expected.get(name) != shapes.get(name):
+                raise ValueError(
+                    f"its weights do not fit its network: {name} has shape {shapes.get(name)}; "
+                    f"expected {expected.get(name)}"
+                )
+        dtypes = sorted({str(array.dtype) for array in self.arrays.values()})
+        if len(dtypes) != 1:
+            raise ValueError(f"its weights have the types {', '.join(dtypes)}; expected one type")

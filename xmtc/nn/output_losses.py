@@ -1,9 +1,9 @@
-"""Losses over all labels, fused with the linear layer whose outputs they judge.
+"""Losses over all labels, fused with the linear output layer.
 
-Each is the sum over a document's labels P and non-labels N of something that, given a summary of the document's labels,
-is known label by label. So the layer is computed a block of labels at a time, loss and gradients of a block are taken
-while it is there, and neither time nor memory grows with |P| × |N|: O(L) a document. The gradients are made together
-with the loss and handed over in the backward pass, so that nothing is computed twice.
+Each loss is a sum over a document's positive labels P and negative labels N whose terms depend on one label and on a
+summary of the document's positive labels. The layer is therefore computed in blocks of labels, with the loss and the
+gradients of each block. Time and memory are O(L) per document, not O(|P| |N|). The forward pass computes the gradients;
+the backward pass returns them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-MAX_BLOCK_OUTPUTS = {"cpu": 2**23, "cuda": 2**26}  # outputs held at a time
-MAX_EXPONENT = 30.0  # e to which float32 still holds squared, as Adam has it, with room for a sum
+from xmtc.nn.devices import get_device_limit
+
+MAX_BLOCK_OUTPUTS = {"cpu": 2**23, "cuda": 2**26}  # outputs of one block
+MAX_EXPONENT = 30.0  # the square of e**30, which Adam computes, and sums of it are finite in float32
 
 
 @dataclass(frozen=True)
 class PositiveLabels:
-    """The labels of a batch's documents, in the order of the labels."""
+    """Positive labels of a batch, sorted by label."""
 
-    rows: Tensor  # (n,) documents, counted from 0
+    rows: Tensor  # (n,) document of each label, counted from 0
     labels: Tensor  # (n,) ascending
     n_docs: int
 
@@ -34,34 +36,36 @@ class PositiveLabels:
         return cls(rows[order], labels[order], n_docs)
 
     def sum_by_document(self, values: Tensor) -> Tensor:
-        """(n_docs,) the sum over each document's labels."""
+        """Return the sum over the labels of each document, shape (n_docs,)."""
         return values.new_zeros(self.n_docs).index_add_(0, self.rows, values)
 
     def min_by_document(self, values: Tensor) -> Tensor:
-        """(n_docs,) the smallest of each document's labels, infinite where it has none."""
+        """Return the minimum over the labels of each document, infinite if it has none, shape (n_docs,)."""
         return values.new_full((self.n_docs,), torch.inf).scatter_reduce_(0, self.rows, values, "amin")
 
 
 class LossAccumulator:
-    """The loss of a batch while blocks of non-labels come by. Logits of labels are known from the beginning."""
+    """Loss of a batch, accumulated over blocks of labels; the logits of positive labels are known from the start."""
 
     def __init__(self, positives: PositiveLabels, logits: Tensor):
         self.positives, self.logits = positives, logits
-        self.loss = logits.new_zeros(positives.n_docs)  # of each document, of all that came by
+        self.loss = logits.new_zeros(positives.n_docs)  # per document, over the blocks so far
 
     @abstractmethod
     def add_block(self, logits: Tensor, rows: Tensor, columns: Tensor, first: int) -> Tensor:
-        """The gradient of a block of logits, (n_docs, labels from number `first` on), zero at the labels of documents,
-        which stand at (rows, columns)."""
+        """Add a block of logits and return its gradient, zero at the positive labels (rows, columns).
+
+        The block has shape (n_docs, block size); its columns are the labels from `first` on. It may be overwritten.
+        """
 
     @abstractmethod
     def finish(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What is left of the gradient, once all blocks have come by, as (documents, labels, gradients)."""
+        """Return the remaining gradient after the last block as (documents, labels, gradients)."""
 
 
 @dataclass(frozen=True)
 class CrossEntropyLoss:
-    """Binary cross-entropy, summed over the labels."""
+    """Binary cross-entropy, summed over labels."""
 
     def __call__(self, positives: PositiveLabels, logits: Tensor) -> LossAccumulator:
         return CrossEntropyAccumulator(positives, logits)
@@ -69,7 +73,7 @@ class CrossEntropyLoss:
 
 class CrossEntropyAccumulator(LossAccumulator):
     def add_block(self, logits: Tensor, rows: Tensor, columns: Tensor, first: int) -> Tensor:
-        logits[rows, columns] = -torch.inf  # adds nothing
+        logits[rows, columns] = -torch.inf  # contributes nothing
         self.loss += torch.nn.functional.softplus(logits).sum(1)
         return logits.sigmoid_()
 
@@ -80,41 +84,44 @@ class CrossEntropyAccumulator(LossAccumulator):
 
 @dataclass(frozen=True)
 class RankingLoss:
-    """The margin-based ranking loss of Rank-AE, eqs. 2–4: L_P = Σ_n max_p (m + y_n − y_p)₊ = Σ_n (m + y_n − min y_p)₊
-    and L_N = Σ_p (m + max y_n − y_p)₊. Without labels, or with all of them, there is nothing to rank."""
+    """Margin-based ranking loss of Rank-AE (eqs. 2–4).
 
-    margin: float
-    uses_sigmoid: bool  # y is the sigmoid of the logit, or the logit itself
-    n_labels: int = 0  # where given, the means L_P / |N| and L_N / |P| are taken instead of the sums
+    L_P = Σ_n max_p (m + y_n − y_p)₊ = Σ_n (m + y_n − min y_p)₊ and L_N = Σ_p (m + max y_n − y_p)₊. Documents without
+    positive or without negative labels have loss 0.
+    """
+
+    margin: float  # m
+    uses_sigmoid: bool  # y is the sigmoid of the logit, otherwise the logit itself
+    n_labels: int = 0  # if set, the means L_P / |N| and L_N / |P| replace the sums
 
     def __call__(self, positives: PositiveLabels, logits: Tensor) -> LossAccumulator:
         return RankingAccumulator(positives, logits, self.margin, self.uses_sigmoid, self.n_labels)
 
 
 class RankingAccumulator(LossAccumulator):
-    def __init__(self, positives: PositiveLabels, logits: Tensor, margin: float, bounded: bool, n_labels: int):
+    def __init__(self, positives: PositiveLabels, logits: Tensor, margin: float, uses_sigmoid: bool, n_labels: int):
         super().__init__(positives, logits)
         counts = positives.sum_by_document(torch.ones_like(logits))
         self.per_label = 1 / counts.clamp(min=1) if n_labels else torch.ones_like(counts)
         self.per_other = 1 / (n_labels - counts).clamp(min=1) if n_labels else torch.ones_like(counts)
-        self.margin, self.uses_sigmoid = margin, bounded
+        self.margin, self.uses_sigmoid = margin, uses_sigmoid
         self.y = self.outputs(logits)
         self.lowest = positives.min_by_document(self.y)
-        self.n_above = torch.zeros_like(self.lowest)  # non-labels within the margin of the lowest label, or above it
-        self.highest = torch.full_like(self.lowest, -torch.inf)  # of the non-labels
+        self.n_above = torch.zeros_like(self.lowest)  # negative labels above the lowest positive label minus the margin
+        self.highest = torch.full_like(self.lowest, -torch.inf)  # over negative labels
         self.highest_labels = torch.zeros_like(self.lowest, dtype=torch.long)
 
     def outputs(self, logits: Tensor) -> Tensor:
         return logits.sigmoid() if self.uses_sigmoid else logits
 
     def slope(self, y: Tensor) -> Tensor | float:
-        """dy / dlogit"""
+        """Return dy / dlogit."""
         return y * (1 - y) if self.uses_sigmoid else 1.0
 
     def add_block(self, logits: Tensor, rows: Tensor, columns: Tensor, first: int) -> Tensor:
         y = self.outputs(logits)
         slope = self.slope(y)
-        y[rows, columns] = -torch.inf  # never above anything
+        y[rows, columns] = -torch.inf  # never the highest
         highest, which = y.max(1)
         self.highest_labels = torch.where(highest > self.highest, which + first, self.highest_labels)
         self.highest = torch.maximum(highest, self.highest)
@@ -129,21 +136,24 @@ class RankingAccumulator(LossAccumulator):
         below = (self.margin + self.highest[rows] - y).clamp(min=0)
         self.loss += self.positives.sum_by_document(below) * self.per_label
         is_below, is_lowest = below.sign(), (y == self.lowest[rows]).to(y.dtype)
-        shares = is_lowest / self.positives.sum_by_document(is_lowest)[rows]  # of several lowest ones, each has a part
-        of_labels = -(is_below * self.per_label[rows] + (self.n_above * self.per_other)[rows] * shares) * self.slope(y)
-        of_highest = self.positives.sum_by_document(is_below) * self.per_label * self.slope(self.highest.clamp(min=0))
+        shares = is_lowest / self.positives.sum_by_document(is_lowest)[rows]  # ties share the gradient
+        d_labels = -(is_below * self.per_label[rows] + (self.n_above * self.per_other)[rows] * shares) * self.slope(y)
+        d_highest = self.positives.sum_by_document(is_below) * self.per_label * self.slope(self.highest.clamp(min=0))
         documents = torch.arange(self.positives.n_docs, device=rows.device)
         return (
             torch.cat([rows, documents]),
             torch.cat([self.positives.labels, self.highest_labels]),
-            torch.cat([of_labels, of_highest]),
+            torch.cat([d_labels, d_highest]),
         )
 
 
 @dataclass(frozen=True)
 class ExponentialPairLoss:
-    """C2AE's Γ = 1 / (|P| |N|) Σ_p Σ_n exp(−(y_p − y_n)), which is the product (Σ_n exp y_n) (Σ_p exp −y_p): no pair of
-    labels is ever looked at. Both sums are taken relative to the lowest label, so that neither overflows."""
+    """Exponential pairwise loss of C2AE, Γ = 1 / (|P| |N|) Σ_p Σ_n exp(−(y_p − y_n)).
+
+    It factorises into (Σ_n exp y_n) (Σ_p exp −y_p), so pairs are never enumerated. Both sums are taken relative to the
+    lowest positive label to avoid overflow.
+    """
 
     n_labels: int
 
@@ -159,7 +169,7 @@ class ExponentialPairAccumulator(LossAccumulator):
         lowest = positives.min_by_document(logits)
         self.lowest = torch.where(n_positive > 0, lowest, torch.zeros_like(lowest))
         self.label_terms = (self.lowest[positives.rows] - logits).exp() / n_pairs.clamp(min=1)[positives.rows]
-        self.label_sums = positives.sum_by_document(self.label_terms)  # 0 where there are none
+        self.label_sums = positives.sum_by_document(self.label_terms)  # 0 without positive labels
         self.other_sums = torch.zeros_like(self.label_sums)
 
     def add_block(self, logits: Tensor, rows: Tensor, columns: Tensor, first: int) -> Tensor:
@@ -177,16 +187,11 @@ class ExponentialPairAccumulator(LossAccumulator):
 Loss = CrossEntropyLoss | RankingLoss | ExponentialPairLoss
 
 
-def get_max_block_outputs(device: torch.device) -> int:
-    return MAX_BLOCK_OUTPUTS.get(device.type, MAX_BLOCK_OUTPUTS["cpu"])
-
-
 def compute_output_loss(
     loss: Loss, inner: Tensor, weight: Tensor, bias: Tensor, positives: PositiveLabels, block: int | None = None
 ) -> Tensor:
-    """The mean over documents of the loss of the logits inner · weightᵀ + bias, (n_docs, n_labels), of which only a
-    block of labels is there at a time."""
-    block = block or max(1, get_max_block_outputs(inner.device) // max(1, len(inner)))
+    """Return the mean loss over documents of the logits inner · weightᵀ + bias, computed in blocks of labels."""
+    block = block or max(1, get_device_limit(MAX_BLOCK_OUTPUTS, inner.device) // max(1, len(inner)))
     return FusedLoss.apply(inner, weight, bias, loss, positives, block)
 
 
@@ -206,23 +211,25 @@ class FusedLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        gradients, ctx.gradients = ctx.gradients, None  # handed over once: that of the weights is large
+        gradients, ctx.gradients = ctx.gradients, None  # freed after use: the weight gradient is large
         return *(gradient.mul_(upstream[0]) for gradient in gradients), None, None, None
 
 
 def compute_loss_in_one_block(
     loss: Loss, inner: Tensor, weight: Tensor, bias: Tensor, positives: PositiveLabels
 ) -> tuple[Tensor, list[Tensor]]:
-    """As `judged`, where one block holds all labels: those of documents are read off it, and their gradients put into
-    it, so that no row of the weights is gathered for them."""
+    """Return the mean loss and its gradients if one block holds all labels.
+
+    The logits of positive labels are taken from the block, which avoids gathering rows of the weights.
+    """
     n_docs, (rows, labels) = len(inner), (positives.rows, positives.labels)
     logits = torch.addmm(bias, inner, weight.T)
-    judgement = loss(positives, logits[rows, labels])
-    gradient = judgement.add_block(logits, rows, labels, 0)
-    documents, left_at, left = judgement.finish()
-    gradient.index_put_((documents, left_at), left, accumulate=True)
+    accumulator = loss(positives, logits[rows, labels])
+    gradient = accumulator.add_block(logits, rows, labels, 0)
+    last_rows, last_labels, last_gradients = accumulator.finish()
+    gradient.index_put_((last_rows, last_labels), last_gradients, accumulate=True)
     gradient.div_(n_docs)
-    return judgement.loss.mean(), [gradient @ weight, gradient.T @ inner, gradient.sum(0)]
+    return accumulator.loss.mean(), [gradient @ weight, gradient.T @ inner, gradient.sum(0)]
 
 
 def compute_loss_in_blocks(
@@ -234,28 +241,32 @@ def compute_loss_in_blocks(
     block: int,
     precision: torch.dtype,
 ) -> tuple[Tensor, list[Tensor]]:
-    """The mean loss, and its gradients with respect to inner, weight and bias. Products are of the given precision."""
+    """Return the mean loss and its gradients with respect to inner, weight and bias.
+
+    Matrix products use the given precision.
+    """
     n_docs, n_labels = len(inner), len(weight)
     rows, labels = positives.rows, positives.labels
-    at_once = max(1, block * n_docs // inner.shape[1])  # labels of documents, which have a row each
-    products = [(inner[r] * weight[p]).sum(1) for r, p in zip(rows.split(at_once), labels.split(at_once), strict=True)]
-    judgement = loss(positives, torch.cat(products) + bias[labels])
+    chunk = max(1, block * n_docs // inner.shape[1])  # positive labels whose weight rows are gathered together
+    products = [(inner[r] * weight[p]).sum(1) for r, p in zip(rows.split(chunk), labels.split(chunk), strict=True)]
+    accumulator = loss(positives, torch.cat(products) + bias[labels])
     edges = [*range(0, n_labels, block), n_labels]
     ends = torch.searchsorted(labels, torch.tensor(edges, device=labels.device)).tolist()
-    of_inner, of_weight, of_bias = torch.zeros_like(inner), torch.empty_like(weight), torch.empty_like(bias)
-    low, share = inner.to(precision), (inner / n_docs).to(precision)
+    d_inner, d_weight, d_bias = torch.zeros_like(inner), torch.empty_like(weight), torch.empty_like(bias)
+    inner_low, inner_mean = inner.to(precision), (inner / n_docs).to(precision)
     for (begin, end), (first, after) in zip(pairwise(edges), pairwise(ends), strict=True):
-        rows_here, columns = rows[first:after], labels[first:after] - begin
-        part = weight[begin:end].to(precision)
-        logits = torch.addmm(bias[begin:end].to(precision), low, part.T).to(inner.dtype)
-        gradient = judgement.add_block(logits, rows_here, columns, begin)
-        torch.sum(gradient, 0, out=of_bias[begin:end])
+        block_rows, block_columns = rows[first:after], labels[first:after] - begin
+        block_weight = weight[begin:end].to(precision)
+        logits = torch.addmm(bias[begin:end].to(precision), inner_low, block_weight.T).to(inner.dtype)
+        gradient = accumulator.add_block(logits, block_rows, block_columns, begin)
+        torch.sum(gradient, 0, out=d_bias[begin:end])
         gradient = gradient.to(precision)
-        of_inner += gradient @ part
-        of_weight[begin:end] = gradient.T @ share
-    last = judgement.finish()
-    for r, p, left in zip(*(part.split(at_once) for part in last), strict=True):
-        of_inner.index_add_(0, r, left[:, None] * weight[p])
-        of_weight.index_add_(0, p, left[:, None] * inner[r] / n_docs)
-    of_bias.index_add_(0, last[1], last[2])
-    return judgement.loss.mean(), [of_inner.div_(n_docs), of_weight, of_bias.div_(n_docs)]
+        d_inner += gradient @ block_weight
+        d_weight[begin:end] = gradient.T @ inner_mean
+    last_rows, last_labels, last_gradients = accumulator.finish()
+    chunks = (tensor.split(chunk) for tensor in (last_rows, last_labels, last_gradients))
+    for r, p, gradient in zip(*chunks, strict=True):
+        d_inner.index_add_(0, r, gradient[:, None] * weight[p])
+        d_weight.index_add_(0, p, gradient[:, None] * inner[r] / n_docs)
+    d_bias.index_add_(0, last_labels, last_gradients)
+    return accumulator.loss.mean(), [d_inner.div_(n_docs), d_weight, d_bias.div_(n_docs)]

@@ -53,7 +53,7 @@ FORM_TYPES = {
     "attention-model": "xmtc.methods.attention.model:AttentionModel",
     "filter-design": "xmtc.methods.convolution.xml_cnn:XMLCNNDesign",
     "bag-design": "xmtc.methods.convolution.bow_cnn:BowCNNDesign",
-    "convolution-model": "xmtc.methods.convolution.base:ConvolutionalModel",
+    "convolution-model": "xmtc.methods.convolution.model:ConvolutionalModel",
     "autoencoder-design": "xmtc.methods.autoencoder.model:AutoencoderDesign",
     "autoencoder-model": "xmtc.methods.autoencoder.model:AutoencoderModel",
     "transformer-design": "xmtc.methods.transformer.model:TransformerDesign",

@@ -1,12 +1,28 @@
-"""AttentionXML: a bidirectional LSTM with one attention per label, and a shallow, wide label tree for label sets too
-large for that. You, Zhang, Wang, Dai, Mamitsuka, Zhu (NeurIPS 2019), and its first version (arXiv:1811.01727).
+"""AttentionXML: a bidirectional LSTM with one attention per label, and a shallow, wide label tree for large label sets.
 
-Follows the authors' code where the papers are silent: dropout of words and states, gradient clipping relative to recent
-norms, averaged weights of which the best nDCG@5 is kept. By default it differs from them in, and with a preset follows
-them in: the loss is summed over labels, not averaged; attentions start apart; larger batches and rates; weights are
-averaged every 20 steps and looked at after every pass, not every 100 steps. It differs always in: the first fully
-connected layer is applied before the average over words, which is the same function; candidates are not filled up with
-random labels; training ends at the end of a pass.
+You, Zhang, Wang, Dai, Mamitsuka, Zhu: AttentionXML: Label Tree-based Attention-Aware Deep Model for High-Performance
+Extreme Multi-Label Text Classification (NeurIPS 2019), and its first version (arXiv:1811.01727).
+
+Word vectors → bidirectional LSTM (eqs. 1–3) → attention α_j of each label j (eq. 4) → fully connected layers shared by
+all labels (eq. 5) → binary cross-entropy (eq. 6). For large label sets, a label tree of height H with up to K children
+per node (Algorithm 1) has one network per level; a level scores only the children of the C best nodes of the level
+above (training: Algorithm 3, prediction: Algorithm 4).
+
+Where the papers are silent, this module follows the authors' code: dropout of words and states, gradient clipping
+relative to recent norms, and averaged weights, of which the best by nDCG@5 are kept.
+
+Differences from the papers by default; a preset removes them:
+
+- The loss is the sum over labels, not the mean.
+- The initial attentions are separated, see ATTENTION_INIT_RANGE.
+- Batches and learning rates are larger.
+- Weights are averaged every 20 steps and validated after every epoch, not every 100 steps.
+
+Differences in all cases:
+
+- The first fully connected layer is applied before the attention average, which gives the same result.
+- Candidates are not padded with random labels.
+- Training stops only at the end of an epoch.
 """
 
 from __future__ import annotations
@@ -15,8 +31,6 @@ from dataclasses import dataclass, replace
 from math import log2
 from typing import Any, ClassVar
 
-import numpy as np
-
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import Presets, param
 from xmtc.core.run import Run
@@ -24,13 +38,13 @@ from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree, build_balanced_trees, compress_tree
 from xmtc.labels.vectors import LabelVectors
 from xmtc.methods.attention.base import RecurrentMethod
-from xmtc.methods.attention.model import ATTENTION, OWN_OUTPUT, VIEW, AttentionModel, RecurrentDesign
+from xmtc.methods.attention.model import ATTENTION, OWN_OUTPUT, VIEW
 from xmtc.nn.training import TrainingOptions
 
-MAX_FLAT_LABELS = 20_000  # labels, or nodes of the first level, that all get an attention of their own
+MAX_FLAT_LABELS = 20_000  # maximum number of nodes in the first level; each has its own attention
 
-# The papers' settings. Word vectors are GloVe's, of 300 numbers (-p vectors=FILE); without any, trained ones begin at
-# random. One document in 20 is held out, but no more than 4,000; of the two smallest, the authors' 200.
+# Settings of the papers, which use GloVe vectors of length 300 (-p vectors=FILE). 5% of the documents, at most 4,000,
+# are held out; for the two smallest data sets, 200 as in the authors' code.
 SHARED_SETTINGS: dict[str, Any] = {
     "dimension": 300, "corpus_dimension": 0, "dropout": 0.5, "rate": 0.001, "decay": 1.0, "loss": "mean",
     "init": "xavier", "own_output": False, "minutes": 0.0, "max_tokens": 500, "max_words": 500_000, "lowercase": True,
@@ -39,15 +53,15 @@ SHARED_SETTINGS: dict[str, Any] = {
 SMALL_NETWORK = {"hidden": 256, "layers": (256,)}
 LARGE_NETWORK = {"hidden": 512, "layers": (512, 256)}
 
-# NeurIPS 2019, and what only its authors' code says: dropout of words, clipping, averages and looks, frozen vectors.
+# NeurIPS 2019. Word dropout, clipping, averaging, validation interval and frozen vectors are from the authors' code.
 WEIGHT_AVERAGING = {"average_every": 100, "average_over": 0, "look_every": 100, "patience": 50}
 NEURIPS_2019 = SHARED_SETTINGS | WEIGHT_AVERAGING | {"word_dropout": 0.2, "clips": True}
 NEURIPS_2019_SMALL = NEURIPS_2019 | SMALL_NETWORK | {"train_vectors": False, "batch": 40, "epochs": 30, "height": 0}
 NEURIPS_2019_LARGE = NEURIPS_2019 | LARGE_NETWORK | {"train_vectors": True, "batch": 200}
 NEURIPS_2019_TREE = NEURIPS_2019_LARGE | {"height": 3, "arity": 8, "candidates": 160}
 
-# The first version, arXiv 2018: flat, no averages, and all that stands in its "Experimental Settings"; of how weights
-# begin and texts are cut it says nothing, and the later code's ways are taken.
+# The first version, arXiv 2018: flat, without averaging, with its "Experimental Settings". It does not specify initial
+# weights and text lengths; these are from the authors' later code.
 ARXIV_2018 = SHARED_SETTINGS | {
     "train_vectors": True,
     "word_dropout": 0.0,
@@ -77,22 +91,21 @@ PRESETS: Presets = {
 
 @dataclass(frozen=True)
 class AttentionXML(RecurrentMethod):
-    """A bidirectional LSTM with one attention per label (You et al., NeurIPS 2019)."""
+    """Bidirectional LSTM with one attention per label (You et al., NeurIPS 2019)."""
 
-    pooling: ClassVar[str] = ATTENTION
     presets: ClassVar[Presets] = PRESETS
     quick_parameters: ClassVar[dict[str, Any]] = {
         "hidden": 16, "layers": (16,), "dimension": 24, "dropout": 0.2, "height": 1, "arity": 4, "candidates": 6,
         "batch": 32, "epochs": 14, "rate": 0.02, "average_from": 5,
     }  # fmt: skip
 
-    height: int = param(-1, "levels of nodes above the labels; 0: no tree; -1: as many as it takes", low=-1)
-    arity: int = param(8, "labels of a leaf, and children of a node, at most; a power of 2", low=2)
-    candidates: int = param(160, "nodes of a level whose children are looked at", low=1)
-    average_below: int = param(2, "pass from which on weights are averaged in levels below the first", low=0)
-    own_output: bool = param(False, "give each label an output row of its own beside the layer that all share")
+    height: int = param(-1, "Height of the label tree (H); 0 uses no tree, -1 chooses by the number of labels.", low=-1)
+    arity: int = param(8, "Maximum number of children per node (K), a power of 2.", low=2)
+    candidates: int = param(160, "Nodes of a level whose children are candidates in the next level (C).", low=1)
+    average_below: int = param(2, "Epoch from which weights are averaged in levels below the first.", low=0)
+    own_output: bool = param(False, "Add output weights for each label to the output layer that all labels share.")
     preset: str = param(
-        "", "a data set of the papers, whose settings stand where none are given", choices=("", *PRESETS)
+        "", "Data set of the papers whose settings replace the defaults of unset parameters.", choices=("", *PRESETS)
     )
 
     def __post_init__(self) -> None:
@@ -100,26 +113,28 @@ class AttentionXML(RecurrentMethod):
         if self.arity.bit_count() != 1:
             raise XmtcError(f"AttentionXML: arity={self.arity} does not fit; expected a power of 2, such as 8.")
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AttentionModel:
-        return self.train(data, valid, self.build_label_tree, self.candidates, run)
+    @property
+    def head_pooling(self) -> str:
+        return OWN_OUTPUT if self.own_output else ATTENTION
 
-    def count_tree_levels(self, n_labels: int) -> int:
-        """Above the labels, so that the first has few enough nodes."""
+    @property
+    def n_candidates(self) -> int:
+        return self.candidates
+
+    def choose_tree_height(self, n_labels: int) -> int:
+        """Return the smallest height with at most MAX_FLAT_LABELS nodes in the first level."""
         height, n_nodes = 0, n_labels
         while n_nodes > MAX_FLAT_LABELS:
             height, n_nodes = height + 1, -(-n_nodes // self.arity)
         return height
 
-    def build_design(self, vectors: np.ndarray, n_labels: int) -> RecurrentDesign:
-        return replace(super().build_design(vectors, n_labels), pooling=OWN_OUTPUT if self.own_output else ATTENTION)
-
     def make_level_options(self, level: int) -> TrainingOptions:
-        plan = super().make_level_options(level)
-        return plan if level == 0 else replace(plan, average_from=self.average_below)
+        options = super().make_level_options(level)
+        return options if level == 0 else replace(options, average_from=self.average_below)
 
     def build_label_tree(self, data: Dataset, run: Run) -> LabelTree:
-        """Parabel's tree, made shallow and wide (Algorithm 1)."""
-        height = self.height if self.height >= 0 else self.count_tree_levels(data.n_labels)
+        """Return Parabel's label tree, compressed to height H (Algorithm 1)."""
+        height = self.height if self.height >= 0 else self.choose_tree_height(data.n_labels)
         if height == 0:
             return LabelTree.flat(data.n_labels)
         vectors = LabelVectors.from_words(data.tokens(VIEW), data.Y, run)

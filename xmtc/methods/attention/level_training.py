@@ -1,8 +1,9 @@
-"""Training of one level of a label tree: what it learns from, and the candidates that the level above leaves it."""
+"""Training of the network of one level of a label tree (AttentionXML, Algorithm 3)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,76 +23,73 @@ from xmtc.methods.attention.model import (
 from xmtc.methods.attention.network import RecurrentNetwork
 from xmtc.nn import distributed
 from xmtc.nn.batches import LabelLoader, TokenBatch, TokenLoader
-from xmtc.nn.devices import mixed_precision
-from xmtc.nn.network import get_network_device, predict_with_network
-from xmtc.nn.training import TrainingOptions, fit_network
+from xmtc.nn.devices import get_network_device, mixed_precision
+from xmtc.nn.network import predict_with_network
+from xmtc.nn.training import STOPPING_K, TrainingOptions, Validation, fit_network
 
 LOSSES = SUM, MEAN = "sum", "mean"
 
 
 @dataclass(frozen=True)
 class LevelData:
-    """Documents, the nodes of the level that they belong to, and the nodes above whose children are candidates."""
+    """Documents with the nodes of a level as labels; the children of `parent_predictions` are the candidates."""
 
     loader: TokenLoader
-    Y: csr_array | None = None  # (n_docs, n_nodes)
-    parent_predictions: Predictions | None = None
-
-    def to_next_level(
-        self, network: RecurrentNetwork, children: np.ndarray, n_candidates: int, run: Run, positives_first: bool
-    ) -> LevelData:
-        """As the level below will see it: the best nodes of this one, in training the true ones before all others."""
-        if not positives_first or self.Y is None:
-            return replace(
-                self,
-                parent_predictions=predict_level(
-                    network, children, self.loader, self.parent_predictions, n_candidates, run
-                ),
-            )
-        answering = PositivesFirstScorer(network, children, self.parent_predictions, self.Y)
-        return replace(self, parent_predictions=predict_with_network(answering, self.loader, n_candidates, run))
+    Y: csr_array  # (n_docs, n_nodes), z in the paper
+    parent_predictions: Predictions | None = None  # None in the first level: all nodes are candidates
 
 
 def build_children_table(edges: csr_array) -> np.ndarray:
-    """The children of every node in a row, filled up with NO_LABEL."""
+    """Return the children of every node as rows, padded with NO_LABEL."""
     counts = np.diff(edges.indptr)
     table = np.full((len(counts), counts.max()), NO_LABEL, np.int32)
     table[np.arange(counts.max()) < counts[:, None]] = edges.indices
     return table
 
 
-class PositivesFirstScorer(CandidateScorer):
-    """A network that answers as the level below is trained: all candidates are scored, the true ones are taken before
-    all others, and each keeps its own ẑ."""
+def predict_training_candidates(
+    network: RecurrentNetwork, children: np.ndarray, data: LevelData, n_candidates: int, run: Run
+) -> Predictions:
+    """Return the C nodes whose children the next level is trained on: true nodes first (Algorithm 3, line 10)."""
+    scorer = PositivesFirstScorer(network, children, data.parent_predictions, data.Y)
+    return predict_with_network(scorer, data.loader, n_candidates, run)
 
-    def __init__(self, network: RecurrentNetwork, children: np.ndarray, above: Predictions | None, Y: csr_array):
-        super().__init__(network, children, above)
-        self.truth = LabelLoader(Y, self.children.device)
+
+class PositivesFirstScorer(CandidateScorer):
+    """Scorer that ranks the true nodes before all others; each node keeps its score ẑ."""
+
+    def __init__(self, network: RecurrentNetwork, children: np.ndarray, parents: Predictions | None, Y: csr_array):
+        super().__init__(network, children, parents)
+        self.true_nodes = LabelLoader(Y, self.children_table.device)
 
     def predict_top_k(self, batch: TokenBatch, k: int) -> tuple[Tensor, Tensor]:
         candidates, scores = self.score_candidates(batch)
-        is_true = self.truth.candidate_targets(batch.docs, candidates) > 0
-        chosen = select_positives_first(scores, is_true & (scores >= 0), k)
-        return gather_candidates(candidates, chosen, scores.gather(1, chosen))
+        is_true = self.true_nodes.candidate_targets(batch.docs, candidates) > 0
+        columns = select_positives_first(scores, is_true & (scores >= 0), k)
+        return gather_candidates(candidates, columns, scores.gather(1, columns))
 
 
 def select_positives_first(scores: Tensor, is_true: Tensor, k: int) -> Tensor:
-    """(n_docs, k) the columns of the "top C nodes by z from positive to negative and ẑ from large to small" (Algorithm
-    3, line 10)."""
+    """Return the columns of the "top C nodes by z from positive to negative and ẑ from large to small".
+
+    The quotation is line 10 of Algorithm 3. The result has shape (n_docs, k).
+    """
     k = min(k, scores.shape[1])
-    most = min(k, int(is_true.sum(1).max()))
-    true_ones = scores.masked_fill(~is_true, MISSING_SCORE).topk(most)
-    others = scores.masked_fill(is_true, MISSING_SCORE).topk(k)
-    columns = torch.cat([true_ones.indices, others.indices], 1)
-    is_there = torch.cat([true_ones.values, others.values], 1) >= 0
-    return columns.gather(1, is_there.char().argsort(descending=True, stable=True)[:, :k])
+    n_positives = min(k, int(is_true.sum(1).max()))
+    positives = scores.masked_fill(~is_true, MISSING_SCORE).topk(n_positives)
+    negatives = scores.masked_fill(is_true, MISSING_SCORE).topk(k)
+    columns = torch.cat([positives.indices, negatives.indices], 1)
+    exists = torch.cat([positives.values, negatives.values], 1) >= 0
+    return columns.gather(1, exists.char().argsort(descending=True, stable=True)[:, :k])
 
 
 def binary_cross_entropy(
     logits: Tensor, targets: Tensor, mask: Tensor | None = None, loss_reduction: str = SUM
 ) -> Tensor:
-    """Binary cross-entropy: eq. 6, the mean over documents and labels; or summed over labels, because the mean makes
-    gradients so small that Adam's epsilon holds them back."""
+    """Return the binary cross-entropy: the mean over documents and labels (eq. 6), or the sum over labels.
+
+    The mean makes gradients so small that Adam's epsilon slows training down.
+    """
     total = binary_cross_entropy_with_logits(logits.float(), targets, mask, reduction="sum")
     if loss_reduction == SUM:
         return total / len(logits)
@@ -103,40 +101,38 @@ def train_level(
     children: np.ndarray,
     data: LevelData,
     valid: LevelData | None,
-    plan: TrainingOptions,
+    options: TrainingOptions,
     *,
     batch: int,
     loss_reduction: str,
     run: Run,
     name: str,
 ) -> None:
-    """Binary cross-entropy (eq. 6) of all nodes, or of the candidates; the best nDCG@5 of held-out documents stays."""
-    assert data.Y is not None
+    """Train the network of a level with the cross-entropy (eq. 6) of all nodes, or of the candidates."""
     device = get_network_device(network)
     labels, forward = LabelLoader(data.Y, device), distributed.wrap_network(network)
-    table = torch.from_numpy(children.astype(np.int64)).to(device)
+    children_table = torch.from_numpy(children.astype(np.int64)).to(device)
 
     def loss(docs: np.ndarray) -> Tensor:
         batch = data.loader.load_batch(distributed.shard_batch(docs))
         with mixed_precision(device):
             if data.parent_predictions is None:
                 return binary_cross_entropy(forward(batch), labels.targets(batch.docs), loss_reduction=loss_reduction)
-            above = torch.from_numpy(data.parent_predictions.labels[batch.docs].astype(np.int64)).to(device)
-            candidates, known = gather_children(above, table)
+            parents = torch.from_numpy(data.parent_predictions.labels[batch.docs].astype(np.int64)).to(device)
+            candidates, exists = gather_children(parents, children_table)
             targets = labels.candidate_targets(batch.docs, candidates)
-            return binary_cross_entropy(forward(batch, candidates), targets, known.float(), loss_reduction)
+            return binary_cross_entropy(forward(batch, candidates), targets, exists.float(), loss_reduction)
 
-    def answer(run: Run) -> Predictions:
-        assert valid is not None
-        return predict_level(network, children, valid.loader, valid.parent_predictions, 5, run)
-
+    validation = None
+    if valid is not None:
+        predict = partial(predict_level, network, children, valid.loader, valid.parent_predictions, STOPPING_K)
+        validation = Validation(predict, valid.Y)
     fit_network(
         network,
         loader=data.loader,
         loss=loss,
-        predict=answer,
-        Y=None if valid is None else valid.Y,
-        plan=plan,
+        validation=validation,
+        options=options,
         batch=batch,
         run=run,
         name=name,

@@ -1,4 +1,4 @@
-"""The trained form of AttentionXML and XML-RNN: one network for every level of a label tree, or a single one."""
+"""Model of AttentionXML and XML-RNN: one network per level of a label tree."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.methods.attention.network import MaxPooling, MultiLabelAttention, RecurrentNetwork
 from xmtc.nn.batches import TokenBatch, TokenLoader
-from xmtc.nn.devices import mixed_precision, select_device, use_torch_settings
+from xmtc.nn.devices import get_network_device, mixed_precision, select_device, use_torch_settings
 from xmtc.nn.lstm import RecurrentEncoder
-from xmtc.nn.network import Design, TrainedNetwork, get_network_device, predict_with_network
+from xmtc.nn.network import Design, LabelNetwork, TrainedNetwork, check_positive, predict_with_network
 from xmtc.storage.form import Form, array
 
 VIEW = "words"
 POOLINGS = ATTENTION, OWN_OUTPUT, MAX = "attention", "attention with own output", "max"
-MISSING_SCORE = -1.0  # the score of a candidate that is none
+MISSING_SCORE = -1.0  # score of padding among the candidates
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentDesign(Design):
-    """The sizes of a network for the nodes of a level, or for all labels."""
+    """Design of the network of one level of a label tree."""
 
     n_words: int
     dimension: int
     hidden: int
     layers: tuple[int, ...]
     pooling: str  # one of POOLINGS
-    n_labels: int
+    n_labels: int  # nodes of the level
 
     def build(
         self,
@@ -55,17 +55,19 @@ class RecurrentDesign(Design):
         return TokenLoader(data.tokens(VIEW), device)
 
     def check(self) -> None:
-        sizes = (self.n_words, self.dimension, self.hidden, self.n_labels, *self.layers)
-        if self.pooling not in POOLINGS or not self.layers or min(sizes) < 1:
-            raise ValueError("its network is none")
+        if self.pooling not in POOLINGS:
+            raise ValueError(f"its network has pooling={self.pooling!r}; expected one of {', '.join(POOLINGS)}")
+        check_positive(n_words=self.n_words, dimension=self.dimension, hidden=self.hidden, n_labels=self.n_labels)
+        if not self.layers or min(self.layers) < 1:
+            raise ValueError(f"its network has layers={self.layers}; expected sizes of at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TreeLevel(Form):
-    """The network for the nodes of a level, and which of them are the children of which node above."""
+    """Network of one level, and the children of every node of the level above."""
 
     network: TrainedNetwork
-    children: np.ndarray = array(np.int32, ndim=2)  # (n_nodes above, most children), filled up with NO_LABEL
+    children: np.ndarray = array(np.int32, ndim=2)  # (n_parents, max children), padded with NO_LABEL
 
     @property
     def n_nodes(self) -> int:
@@ -74,22 +76,24 @@ class TreeLevel(Form):
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionModel(Model):
-    """P(label) = Π P(node | node above) down the tree (Algorithm 4); in a single level, P(label)."""
+    """Model with P(label) = Π P(node | parent) along the path to the label (Algorithm 4)."""
 
-    n_candidates: int  # nodes of a level whose children are looked at: C
+    n_candidates: int  # C: nodes of a level whose children are candidates
     levels: tuple[TreeLevel, ...]
 
     def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
-        device, found = select_device(run), None
+        device, predictions = select_device(run), None
         loader = TokenLoader(data.tokens(VIEW), device)
         for level in self.levels:
-            width = k if level is self.levels[-1] else self.n_candidates
-            found = predict_level(level.network.load_on(device), level.children, loader, found, width, run)
-        assert found is not None
-        return found
+            n_nodes = k if level is self.levels[-1] else self.n_candidates
+            predictions = predict_level(
+                level.network.load_on(device), level.children, loader, predictions, n_nodes, run
+            )
+        assert predictions is not None
+        return predictions
 
     def explain(self, document: Dataset, label: int) -> Explanation:
-        """How much attention the label pays to each word, all in all 1; without attention, what it adds."""
+        """Return the label's attention to each word (sum 1), or with max pooling, contributions to the logit."""
         device, tokens = torch.device("cpu"), document.tokens(VIEW)
         network = self.levels[-1].network.load_on(device)
         batch = TokenLoader(tokens, device).load_batch(np.array([0]))
@@ -99,20 +103,21 @@ class AttentionModel(Model):
         return Explanation.from_occurrences(VIEW, tokens.ids, weights, per_token=True)
 
     def check(self) -> None:
+        if not self.levels or self.n_candidates < 1:
+            raise ValueError(
+                f"it has {len(self.levels)} levels and n_candidates={self.n_candidates}; expected at least 1"
+            )
         sizes = [1, *(level.n_nodes for level in self.levels)]
-        views = [{VIEW: level.network.design_as(RecurrentDesign).n_words} for level in self.levels]
-        if (
-            not views
-            or any(view != self.views for view in views)
-            or self.n_candidates < 1
-            or sizes[-1] != self.n_labels
-        ):
-            raise ValueError("its network is not for its words and labels")
-        for level, n_above in zip(self.levels, sizes[:-1], strict=True):
-            if len(level.children) != n_above or not level.children.size:
-                raise ValueError("the levels of its label tree do not fit together")
+        if sizes[-1] != self.n_labels:
+            raise ValueError(f"its last network has {sizes[-1]} labels; expected {self.n_labels}")
+        for level, n_parents in zip(self.levels, sizes[:-1], strict=True):
+            n_words = level.network.design_as(RecurrentDesign).n_words
+            if self.views != {VIEW: n_words}:
+                raise ValueError(f"its network reads {n_words} words; expected the views {self.views}")
+            if len(level.children) != n_parents or not level.children.size:
+                raise ValueError(f"a level of its label tree has {len(level.children)} parents; expected {n_parents}")
             if level.children.min() < NO_LABEL or level.children.max() >= level.n_nodes:
-                raise ValueError("a node of its label tree has children that are not there")
+                raise ValueError(f"its label tree has children outside 0 to {level.n_nodes - 1}")
             level.network.check()
 
 
@@ -124,28 +129,23 @@ def predict_level(
     k: int,
     run: Run,
 ) -> Predictions:
-    """The k best nodes of a level: among all, or among the children of those found above, whose scores multiply."""
-    answering = network if parent_predictions is None else CandidateScorer(network, children, parent_predictions)
-    return predict_with_network(answering, loader, k, run)
+    """Return the k best nodes of a level: among all, or among the children of the parents (Algorithm 4)."""
+    scorer = network if parent_predictions is None else CandidateScorer(network, children, parent_predictions)
+    return predict_with_network(scorer, loader, k, run)
 
 
-class CandidateScorer:
-    """A network that answers with children of the nodes found above; in the first level, with any node."""
+class CandidateScorer(LabelNetwork):
+    """Network that scores the children of predicted parents; without parents, all nodes of the first level."""
 
-    def __init__(self, network: RecurrentNetwork, children: np.ndarray, above: Predictions | None):
-        self.network, self.parent_predictions, self.n_labels = network, above, network.n_labels
-        self.children = torch.from_numpy(children.astype(np.int64)).to(get_network_device(network))
-
-    def parameters(self) -> object:
-        return self.network.parameters()
-
-    def modules(self) -> object:
-        return self.network.modules()
+    def __init__(self, network: RecurrentNetwork, children: np.ndarray, parents: Predictions | None):
+        super().__init__()
+        self.network, self.parent_predictions, self.n_labels = network, parents, network.n_labels
+        self.children_table = torch.from_numpy(children.astype(np.int64)).to(get_network_device(network))
 
     def batch_size(self, loader: TokenLoader) -> int:
-        return self.network.batch_size(
-            loader, None if self.parent_predictions is None else self.parent_predictions.k * self.children.shape[1]
-        )
+        if self.parent_predictions is None:
+            return self.network.batch_size(loader)
+        return self.network.batch_size(loader, self.parent_predictions.k * self.children_table.shape[1])
 
     def predict_top_k(self, batch: TokenBatch, k: int) -> tuple[Tensor, Tensor]:
         candidates, scores = self.score_candidates(batch)
@@ -153,29 +153,31 @@ class CandidateScorer:
         return gather_candidates(candidates, top.indices, top.values)
 
     def score_candidates(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
-        """The candidates, (n_docs, n_candidates), and ẑ of each: its own probability times its parent's ẑ; MISSING
-        where there is none."""
-        device = self.children.device
+        """Return the candidates and their scores ẑ, each of shape (n_docs, n_candidates).
+
+        ẑ is the node's conditional probability times ẑ of its parent, and MISSING_SCORE for padding.
+        """
+        device = self.children_table.device
         if self.parent_predictions is None:
             with mixed_precision(device):
                 scores = self.network(batch).float().sigmoid()
             return torch.arange(self.n_labels, device=device).expand_as(scores), scores
 
-        nodes = torch.from_numpy(self.parent_predictions.labels[batch.docs].astype(np.int64)).to(device)
-        parents = torch.from_numpy(self.parent_predictions.scores[batch.docs]).to(device)
-        candidates, known = gather_children(nodes, self.children)
+        parents = torch.from_numpy(self.parent_predictions.labels[batch.docs].astype(np.int64)).to(device)
+        parent_scores = torch.from_numpy(self.parent_predictions.scores[batch.docs]).to(device)
+        candidates, exists = gather_children(parents, self.children_table)
         with mixed_precision(device):
             conditional = self.network(batch, candidates).float().sigmoid()
-        scores = conditional * parents.repeat_interleave(self.children.shape[1], 1)
-        return candidates, scores.masked_fill(~known, MISSING_SCORE)
+        scores = conditional * parent_scores.repeat_interleave(self.children_table.shape[1], 1)
+        return candidates, scores.masked_fill(~exists, MISSING_SCORE)
 
 
-def gather_candidates(candidates: Tensor, chosen: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
-    """The candidates at these places, whose scores these are; NO_LABEL where there is none."""
-    return candidates.gather(1, chosen).masked_fill(scores < 0, NO_LABEL), scores.clamp(min=0)
+def gather_candidates(candidates: Tensor, columns: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the candidates in these columns with their scores; NO_LABEL replaces padding."""
+    return candidates.gather(1, columns).masked_fill(scores < 0, NO_LABEL), scores.clamp(min=0)
 
 
 def gather_children(nodes: Tensor, children: Tensor) -> tuple[Tensor, Tensor]:
-    """The children of each document's nodes, and which of them are there; NO_LABEL has none."""
+    """Return the children of each document's nodes and a mask that is False at padding."""
     candidates = children[nodes.clamp(min=0)].masked_fill((nodes == NO_LABEL)[..., None], NO_LABEL).flatten(1)
     return candidates.clamp(min=0), candidates != NO_LABEL

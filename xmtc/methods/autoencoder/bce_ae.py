@@ -1,6 +1,9 @@
-"""BCE-AE: Rank-AE with binary cross-entropy in place of the ranking loss. The baseline of Wang et al. (NAACL 2019),
-section 3.3, there to tell what the ranking loss does for noisy labels. `rank_ae` with `loss=bce` and the same
-`balance` is the same: cross-entropy is a sum over labels, and weighs more."""
+"""BCE-AE: Rank-AE with binary cross-entropy instead of the ranking loss.
+
+The baseline of Wang et al. (NAACL 2019), section 3.3, which shows the effect of the ranking loss on noisy labels. It
+equals `rank_ae` with `loss=bce` and the same `balance`; the default balance is smaller, because cross-entropy is a sum
+over labels.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ class BCEAE(RankAE):
 
     balance: float = param(
         0.05,
-        "weight of that loss (λ) beside the distance of F(x) and E(y)",
+        "Weight of the reconstruction loss (λ).",
         low=0.0,
         high=1e6,
         search=(1e-3, 1.0),
         log=True,
     )
-    loss: str = param(BCE, "loss of labels decoded from labels, D(E(y)): ranking, or bce", choices=LOSSES)
+    loss: str = param(BCE, "Reconstruction loss of D(E(y)).", choices=LOSSES)

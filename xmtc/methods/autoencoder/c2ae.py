@@ -1,15 +1,23 @@
-"""C2AE: a canonical-correlated autoencoder of labels. Yeh, Wu, Ko, Wang: Learning Deep Latent Space for Multi-Label
-Classification (AAAI 2017).
+"""C2AE: a canonical-correlated autoencoder of labels.
 
-F_x: features to the latent space, by two inner layers; F_e and F_d: labels to the latent space and back, by one each;
-leaky ReLU. Training minimises Φ + α Γ. Φ is the distance of F_x(X) and F_e(Y) with the constraint of canonical
-correlation analysis, F_x F_xᵀ = F_e F_eᵀ = I, as a penalty: ‖F_x − F_e‖² + λ (‖F_x F_xᵀ − I‖² + ‖F_e F_eᵀ − I‖²), here
-over the documents of a batch, columns divided by its square root. Γ is the mean over documents of 1 / (|Y¹| |Y⁰|) Σ_p
-Σ_n exp(−(y_p − y_n)), which factorises into (Σ_n exp y_n) (Σ_p exp −y_p): O(L), not O(|Y¹| |Y⁰|) as it is known for.
+Yeh, Wu, Ko, Wang: Learning Deep Latent Space for Multi-Label Classification (AAAI 2017).
 
-Differs from the paper in: Adam with a cosine schedule; `most_latent` bounds the latent space, which is 0.8 L; gradients
-are clipped where they are far longer than recent ones, because an exponential has no bound, and one batch could undo a
-pass; of the passes the one is kept that is best on documents held out, as the paper chooses α and λ.
+F_x maps features to the latent space with two hidden layers; F_e and F_d map labels to the latent space and back with
+one hidden layer each; activations are leaky ReLU. Training minimises Φ + α Γ.
+
+Φ is the distance of F_x(X) and F_e(Y), with the constraint of canonical correlation analysis F_x F_xᵀ = F_e F_eᵀ = I
+as a penalty: ‖F_x − F_e‖² + λ (‖F_x F_xᵀ − I‖² + ‖F_e F_eᵀ − I‖²), here over the documents of a batch, with columns
+divided by the square root of the batch size.
+
+Γ is the mean over documents of 1 / (|Y¹| |Y⁰|) Σ_p Σ_n exp(−(y_p − y_n)). It factorises into
+(Σ_n exp y_n) (Σ_p exp −y_p), so it takes O(L) time, not O(|Y¹| |Y⁰|).
+
+Differences from the paper:
+
+- Training uses Adam with a cosine schedule.
+- `most_latent` bounds the size of the latent space, which is 0.8 L.
+- Gradients are clipped relative to recent norms: the exponential is unbounded, and one batch could undo an epoch.
+- The epoch with the best nDCG@5 on held-out documents is kept; the paper selects α and λ in this way.
 """
 
 from __future__ import annotations
@@ -32,20 +40,22 @@ from xmtc.nn.training import HELD_OUT_HELP
 
 @dataclass(frozen=True)
 class C2AE(LabelAutoencoder):
-    """A canonical-correlated autoencoder of labels (Yeh et al., AAAI 2017)."""
+    """Canonical-correlated autoencoder of labels (Yeh et al., AAAI 2017)."""
 
     quick_parameters: ClassVar[dict[str, Any]] = {"layer": 256, "batch": 32, "epochs": 25, "rate": 0.003}
 
-    clips: ClassVar[bool] = True
+    has_gradient_clipping: ClassVar[bool] = True
 
     held_out: float = param(0.1, HELD_OUT_HELP, low=0.0, high=0.9)
     alpha: float = param(
-        2.0, "weight of the loss of decoded labels (α)", low=1e-6, high=1e6, search=(0.1, 10.0), log=True
+        2.0, "Weight of the reconstruction loss (α).", low=1e-6, high=1e6, search=(0.1, 10.0), log=True
     )
-    orthogonality: float = param(0.5, "weight of the constraint (λ)", low=0.0, high=1e6, search=(1e-3, 1.0), log=True)
-    latent: float = param(0.8, "numbers of the latent space for each label", low=1e-6, high=1e6)
-    most_latent: int = param(512, "numbers of the latent space at most", low=1)
-    layer: int = param(512, "width of the inner layers", low=1)
+    orthogonality: float = param(
+        0.5, "Weight of the orthogonality constraint (λ).", low=0.0, high=1e6, search=(1e-3, 1.0), log=True
+    )
+    latent: float = param(0.8, "Size of the latent space per label.", low=1e-6, high=1e6)
+    most_latent: int = param(512, "Maximum size of the latent space.", low=1)
+    layer: int = param(512, "Width of the hidden layers.", low=1)
 
     def build_design(self, data: Dataset, vectors: np.ndarray | None) -> AutoencoderDesign:
         return AutoencoderDesign(
@@ -69,13 +79,13 @@ class C2AE(LabelAutoencoder):
 
 
 def canonical_correlation_loss(x_h: Tensor, y_h: Tensor, orthogonality: float) -> Tensor:
-    """Φ"""
+    """Return Φ."""
     distance = (x_h - y_h).square().sum() / len(x_h)
     return distance + orthogonality * (orthogonality_penalty(x_h) + orthogonality_penalty(y_h))
 
 
 def orthogonality_penalty(h: Tensor) -> Tensor:
-    """‖hᵀh / n − I‖² of n documents: of d × d or, as ‖hhᵀ / n‖² − 2 tr(hhᵀ) / n + d, of n × n, whichever is less."""
+    """Return ‖hᵀh / n − I‖² = ‖hhᵀ / n‖² − 2 tr(hhᵀ) / n + d, from the smaller of the two products."""
     n, d = h.shape
     products = (h @ h.T if n < d else h.T @ h) / n
     return products.square().sum() - 2 * products.diagonal().sum() + d

@@ -1,4 +1,4 @@
-"""The trained form of Rank-AE, BCE-AE and C2AE: F and D. The label encoder E has done its work in training."""
+"""Model of Rank-AE, BCE-AE and C2AE: feature network F and decoder D (the label encoder E is used only in training)."""
 
 from __future__ import annotations
 
@@ -22,34 +22,32 @@ from xmtc.methods.autoencoder.network import (
 )
 from xmtc.nn.batches import BagBatch, BagLoader, TokenLoader
 from xmtc.nn.devices import use_torch_settings
-from xmtc.nn.network import Design, NetworkModel
+from xmtc.nn.network import Design, NetworkModel, check_positive
 
 INPUTS = BAG, LSTM, LAYERS = "bag", "lstm", "layers"
-WORD_VIEW = "words"  # the view that an LSTM reads
+WORD_VIEW = "words"  # view of input=lstm
 
 
 @dataclass(frozen=True, kw_only=True)
 class AutoencoderDesign(Design):
-    """The sizes of F and D."""
+    """Design of F and D."""
 
     input: str  # one of INPUTS
-    n_inputs: int  # features, or words
-    n_labels: int
-    hidden: int
-    layer: int
-    dimension: int = 0  # of word vectors that an LSTM reads
-    channels: int = 0  # numbers of a word that channel attention weighs; 0 where there are no words
-    reduction: int = 0  # of channel attention; 0 without it
-    averages: bool = False  # words, or adds them up
-    batch_norm: bool = True  # in E and D of Rank-AE; C2AE does without
+    n_inputs: int  # number of features or words
+    n_labels: int  # L
+    hidden: int  # h: size of the common space
+    layer: int  # width of the hidden layers
+    dimension: int = 0  # length of the word vectors, input=lstm
+    channels: int = 0  # C: channels of a word; 0 for C2AE
+    reduction: int = 0  # r of channel attention; 0 without attention
+    averages: bool = False  # words are averaged, otherwise summed
+    batch_norm: bool = True  # in E and D of Rank-AE; unused by C2AE
 
     def build_hidden_activation(self) -> HiddenActivation:
-        """What follows the first layer of E and of D."""
-        return (
-            HiddenActivation(self.layer, False, LEAKY_RELU_SLOPE)
-            if self.input == LAYERS
-            else HiddenActivation(self.layer, self.batch_norm)
-        )
+        """Return the activation after the first layer of E and D."""
+        if self.input == LAYERS:
+            return HiddenActivation(self.layer, False, LEAKY_RELU_SLOPE)
+        return HiddenActivation(self.layer, self.batch_norm)
 
     def build(self, word_dropout: float = 0.0, dropout: float = 0.0, sparse: bool = False) -> Predictor:
         features: BagFeatures | SequenceFeatures | FullyConnectedFeatures
@@ -67,19 +65,24 @@ class AutoencoderDesign(Design):
         return TokenLoader(data.tokens(WORD_VIEW), device) if self.input == LSTM else BagLoader(data.X, device)
 
     def check(self) -> None:
-        if self.input not in INPUTS or min(self.n_inputs, self.n_labels, self.hidden, self.layer) < 1:
-            raise ValueError("its network is not for its labels")
-        if min(self.dimension, self.channels, self.reduction) < 0:
-            raise ValueError("its network has layers of negative size")
+        if self.input not in INPUTS:
+            raise ValueError(f"its network has input={self.input!r}; expected one of {', '.join(INPUTS)}")
+        check_positive(n_inputs=self.n_inputs, n_labels=self.n_labels, hidden=self.hidden, layer=self.layer)
+        sizes = {"dimension": self.dimension, "channels": self.channels, "reduction": self.reduction}
+        for name, size in sizes.items():
+            if size < 0:
+                raise ValueError(f"its network has {name}={size}; expected at least 0")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AutoencoderModel(NetworkModel):
-    """σ(D(F(x)))"""
+    """Model that scores labels by σ(D(F(x)))."""
 
     def explain(self, document: Dataset, label: int) -> Explanation:
-        """What each feature adds to the label's logit: its part of the pooled vector times the gradient there. Of an
-        LSTM, how much of each word the channel attention lets through, whatever the label."""
+        """Return each feature's contribution to the label's logit: its part of the pooled vector times the gradient.
+
+        With input=lstm, return the sum of the channel attention of each word, which is the same for all labels.
+        """
         (view,), device = self.views, torch.device("cpu")
         network = self.network.load_on(device)
         batch = self.network.design.loader(document, device).load_batch(np.array([0]))
@@ -95,14 +98,16 @@ class AutoencoderModel(NetworkModel):
         design = self.network.design_as(AutoencoderDesign)
         (view, size), *others = self.views.items()
         if others or size != design.n_inputs or (view == WORD_VIEW) != (design.input == LSTM):
-            raise ValueError("its network is not for its features and words")
+            raise ValueError(
+                f"its network reads {design.n_inputs} inputs ({design.input}); expected the views {self.views}"
+            )
         if design.n_labels != self.n_labels:
-            raise ValueError("its network is not for its labels")
+            raise ValueError(f"its network has {design.n_labels} labels; expected {self.n_labels}")
         super().check()
 
 
 def attribute_logit(network: Predictor, batch: BagBatch, label: int) -> Tensor:
-    """What each feature of one document adds to a label's logit, to first order."""
+    """Return each feature's first-order contribution to a label's logit, for one document."""
     features = network.features
     assert not isinstance(features, SequenceFeatures)
     with torch.enable_grad():

@@ -1,14 +1,14 @@
-"""Rank-AE as it was published: a preset for each data set of its Table 1.
+"""Presets of Rank-AE for the data sets of Table 1 of its paper.
 
-From the paper, sections 2.3, 2.4 and 3.1: word vectors of 100 numbers (C), r = 4, a hidden space of 100 numbers where
-labels are few and of 200 where they are many, two layers in E and in D and one in F, words averaged, the sums of eqs. 3
-and 4 over outputs between 0 and 1 with a margin in [0, 1], GloVe where words are known, all documents trained on.
+From the paper (sections 2.3, 2.4 and 3.1): word vectors of length C = 100, r = 4, a hidden space of size 100 for small
+and 200 for large label sets, two layers in E and D and one in F, averaged words, the sums of eqs. 3 and 4 over outputs
+in [0, 1] with a margin in [0, 1], GloVe vectors if words are known, training on all documents.
 
-The paper says nothing of the inner layers' width, the batch and the length of training, and tunes λ, m, the rate and
-its decay without saying what they came to. Width, batch, rate and λ are those that a student re-implementation had from
-the authors, where it names any, and those of EUR-Lex elsewhere; m = 1 is what the paper gives labels without noise;
-the rate does not decay, and 60 passes are ours. What the authors are said to have used besides, against the paper
-(other widths, a margin of 10 on outputs of any size, batch normalisation), is a preset of its own, NAME-authors.
+The paper does not state the width of the hidden layers, the batch size and the number of epochs, nor the tuned values
+of λ, m, the learning rate and its decay. Width, batch size, learning rate and λ are those that a student
+re-implementation received from the authors, or if it names none, those of EUR-Lex. m = 1 is the paper's value for
+labels without noise. No decay and 60 epochs are our choice. The presets NAME-authors have the settings that the authors
+reportedly used in deviation from the paper: other widths, a margin of 10 on unbounded outputs, and batch normalisation.
 """
 
 from __future__ import annotations

@@ -1,12 +1,17 @@
-"""XML-CNN: filters of several widths over word vectors, the largest answers in each part of a text, a narrow layer, and
-one output for each label. Liu, Chang, Wu, Yang: Deep Learning for Extreme Multi-label Text Classification (SIGIR 2017).
+"""XML-CNN: convolution filters over word vectors, dynamic max pooling, a bottleneck layer and a flat output layer.
 
-Differs from the paper in: the loss is summed over labels, not averaged, and labels' biases start at their log-odds;
-larger rates, averaged weights of which the best nDCG@5 is kept, as in AttentionXML; the chunks of dynamic max pooling
-are shares of each text's own length, not of a length that all texts are filled up to; filters move by one word; the
-narrow layer is normalised over a batch. All of its inputs are positive, so that the first steps of Adam move all of a
-unit's weights the same way, and many units below 0 for every document, where a ReLU has no gradient any more. What it
-hands to the labels is normalised, too (RegionNetwork.hidden).
+Liu, Chang, Wu, Yang: Deep Learning for Extreme Multi-label Text Classification (SIGIR 2017).
+
+Differences from the paper:
+
+- The loss is the sum over labels, not the mean; output biases start at the log-odds of the labels.
+- Learning rates are larger; weights are averaged and the best by nDCG@5 are kept, as in AttentionXML.
+- The p chunks of dynamic max pooling are shares of each text's own length, not of a common padded length.
+- Filters have stride 1.
+- The bottleneck is batch-normalised. All its inputs are positive, so the first steps of Adam move all weights of a unit
+  in the same direction; without normalisation, many units become negative for every document and their ReLU has no
+  gradient.
+- The input of the output layer is batch-normalised too (ConvolutionalNetwork.encode).
 """
 
 from __future__ import annotations
@@ -23,72 +28,66 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import Presets, param
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
-from xmtc.methods.convolution.base import (
-    VIEW,
-    ConvolutionalDesign,
-    ConvolutionalMethod,
-    ConvolutionalNetwork,
-    count_tokens,
-    max_pool_chunks,
-)
+from xmtc.methods.convolution.base import ConvolutionalMethod
+from xmtc.methods.convolution.model import VIEW, ConvolutionalDesign
+from xmtc.methods.convolution.network import ConvolutionalNetwork, max_pool_chunks
 from xmtc.nn.batch_norm import BatchNorm
 from xmtc.nn.batches import TokenBatch
 from xmtc.nn.initial_vectors import load_token_vectors
+from xmtc.nn.network import check_positive
 
 
 class XMLCNNNetwork(ConvolutionalNetwork):
-    """Word vectors, filters, dynamic max pooling, bottleneck, labels."""
+    """Word vectors, filters, dynamic max pooling, bottleneck, output layer."""
 
     def __init__(self, design: XMLCNNDesign, word_dropout: float, dropout: float):
-        super().__init__(design.bottleneck, design, dropout)
+        super().__init__(design.bottleneck, design.n_labels, design.output_norm, dropout)
         self.word_dropout, self.n_chunks = word_dropout, design.chunks
         self.widths, self.n_maps = design.filters, len(design.filters) * design.maps
         self.embedding = nn.Embedding(design.n_words, design.dimension)
         self.filters = nn.ModuleList(nn.Conv1d(design.dimension, design.maps, width) for width in design.filters)
-        # what is normalised has no use for a bias
+        # Batch normalisation makes a bias redundant.
         self.bottleneck = nn.Linear(self.n_maps * design.chunks, design.bottleneck, bias=not design.batch_norm)
         self.norm = BatchNorm(design.bottleneck) if design.batch_norm else nn.Identity()
 
     def pool_features(self, words: Tensor, batch: TokenBatch) -> Tensor:
         words = batch.pad_states(dropout(words, self.word_dropout, self.training)).transpose(1, 2)
-        # region i begins with word i; at the end of a text there are zeros in it
+        # Region i begins with word i; regions at the end of a text are padded with zeros.
         pairs = zip(self.widths, self.filters, strict=True)
         regions = torch.cat([convolve(pad(words, (0, width - 1))) for width, convolve in pairs], 1)
-        pooled = relu(max_pool_chunks(regions, count_tokens(batch), self.n_chunks))  # which is the largest after a ReLU
-        return relu(self.norm(self.bottleneck(pooled.flatten(1)).float()))  # bf16 has too few digits for a mean
+        pooled = relu(max_pool_chunks(regions, batch.count_tokens(), self.n_chunks))  # ReLU and maximum commute
+        return relu(self.norm(self.bottleneck(pooled.flatten(1)).float()))  # bf16 is too imprecise for means
 
 
 @dataclass(frozen=True, kw_only=True)
 class XMLCNNDesign(ConvolutionalDesign):
+    """Design of the XML-CNN network."""
+
     dimension: int
-    filters: tuple[int, ...]
+    filters: tuple[int, ...]  # widths in words
     bottleneck: int
-    batch_norm: bool = False  # of the bottleneck; older folders have none
+    batch_norm: bool = False  # of the bottleneck; absent in old folders
 
     def build(self, word_dropout: float = 0.0, dropout: float = 0.0) -> XMLCNNNetwork:
         return XMLCNNNetwork(self, word_dropout, dropout)
 
     def check(self) -> None:
         super().check()
-        if not self.filters or min(self.dimension, self.bottleneck, *self.filters) < 1:
-            raise ValueError("its network is none")
+        check_positive(dimension=self.dimension, bottleneck=self.bottleneck)
+        if not self.filters or min(self.filters) < 1:
+            raise ValueError(f"its network has filters={self.filters}; expected widths of at least 1")
 
 
-# The paper's: more feature maps where there are few labels. Vectors are GloVe's, of 300 numbers: -p vectors=FILE.
+# Settings of the paper, which uses GloVe vectors of length 300 (-p vectors=FILE) and fewer maps for large label sets.
 SMALL_DATASET_SETTINGS = {
-    "maps": 128,
-    "chunks": 8,
-    "bottleneck": 512,
-    "average_from": 30,
-    "word_dropout": 0.0,
-    "output_norm": False,
-}
+    "maps": 128, "chunks": 8, "bottleneck": 512, "average_from": 30, "word_dropout": 0.0, "output_norm": False,
+}  # fmt: skip
 PRESETS: Presets = {"small": SMALL_DATASET_SETTINGS, "large": SMALL_DATASET_SETTINGS | {"maps": 32}}
 
 
 @dataclass(frozen=True)
 class XMLCNN(ConvolutionalMethod):
-    """Filters over word vectors with dynamic max pooling (Liu et al., SIGIR 2017)."""
+    """Convolution filters over word vectors with dynamic max pooling (Liu et al., SIGIR 2017)."""
 
     presets: ClassVar[Presets] = PRESETS
     quick_parameters: ClassVar[dict[str, Any]] = {
@@ -97,19 +96,23 @@ class XMLCNN(ConvolutionalMethod):
     }  # fmt: skip
 
     vectors: str = param(
-        "", "word vectors to start from: a file (GloVe, word2vec, fastText) or a name; random if left out"
+        "", "Pretrained word vectors: a file (GloVe, word2vec, fastText) or a package name; random if empty."
     )
-    dimension: int = param(100, "length of random word vectors, where none are given", low=1)
+    dimension: int = param(100, "Length of random word vectors.", low=1)
     corpus_dimension: int = param(
-        0, "numbers that the corpus itself adds to each word's vector: which words it stands near", low=0, high=10_000
+        0, "Length of co-occurrence vectors of the corpus, appended to the word vectors.", low=0, high=10_000
     )
-    rate: float = param(0.001, "learning rate of Adam", low=1e-8, high=10.0, search=(3e-4, 3e-3), log=True)
-    filters: tuple[int, ...] = param((2, 4, 8), "widths of the filters, in words", low=1, high=1000)
-    maps: int = param(128, "filters of each width", low=1, search=(64, 512), log=True)
-    chunks: int = param(8, "parts of a text in each of which every filter's largest answer is kept", low=1, high=10_000)
-    bottleneck: int = param(512, "width of the layer before the labels", low=1)
-    batch_norm: bool = param(True, "normalise the bottleneck over a batch; without, as in the paper, most of it dies")
-    preset: str = param("", "the paper's settings, where none are given", choices=("", *PRESETS))
+    rate: float = param(0.001, "Learning rate of Adam.", low=1e-8, high=10.0, search=(3e-4, 3e-3), log=True)
+    filters: tuple[int, ...] = param((2, 4, 8), "Widths of the filters in words.", low=1, high=1000)
+    maps: int = param(128, "Feature maps (filters of each width).", low=1, search=(64, 512), log=True)
+    chunks: int = param(8, "Number of chunks of a text for dynamic max pooling (p).", low=1, high=10_000)
+    bottleneck: int = param(512, "Width of the bottleneck layer (h).", low=1)
+    batch_norm: bool = param(
+        True, "Batch normalisation of the bottleneck; without it, as in the paper, most units die."
+    )
+    preset: str = param(
+        "", "Settings of the paper that replace the defaults of unset parameters.", choices=("", *PRESETS)
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,25 +1,38 @@
-"""APLC-XLNet: a pretrained transformer, fine-tuned, with Adaptive Probabilistic Label Clusters as its output layer. Ye,
-Chen, Wang, Davison: Pretrained Generalized Autoregressive Model with Adaptive Probabilistic Label Clusters for Extreme
-Multi-label Text Classification (ICML 2020).
+"""APLC-XLNet: a fine-tuned transformer with Adaptive Probabilistic Label Clusters (APLC) as output layer.
 
-Any encoder of Hugging Face's transformers will do (`-p encoder=`, see `xmtc encoders`); XLNet is the paper's. Its
-state of a text goes through one hidden layer (tanh, dropout) to the clusters: labels sorted by frequency, of which the
-most frequent are the head (`clusters`, `proportions`, `factor`). `clusters=1` is a flat linear output layer.
+Ye, Chen, Wang, Davison: Pretrained Generalized Autoregressive Model with Adaptive Probabilistic Label Clusters for
+Extreme Multi-label Text Classification (ICML 2020).
 
-Follows the authors' code where the paper is silent: tanh and dropout 0.1 after the hidden layer, layer normalisation in
-the clusters, AdamW without weight decay, gradients clipped at norm 1; and in a term of the loss for each tail that a
-document has no label in, which eq. 5 does not have (`untouched_tails`). Differs from both in: labels have biases, which
-begin with their frequencies; the loss is a sum; the rates of hidden layer and clusters are 20 and 10 times as large;
-documents are held out, of which nDCG@5 is looked at after every pass, and the best pass is kept (a `preset` has what
-the paper has of all four); texts of about the same length are padded together, not all to the longest; tails that
-cannot reach the best k labels are not computed in a prediction, which changes no answer; `encoder_rate=0` leaves the
-encoder as it is; `pooling=attention` has each label attend to the subwords by itself.
+The encoder is any model of Hugging Face's transformers (`-p encoder=`, see `xmtc encoders`); the paper uses XLNet. The
+document state (section 3.1) passes a hidden layer of width d (section 3.2) to the clusters (section 3.3, eqs. 2–5).
+Labels are sorted by frequency; the most frequent form the head, the others the tails, each narrower than the cluster
+before by the factor q (`clusters`, `proportions`, `factor`). `clusters=1` is a flat linear output layer. Encoder,
+hidden layer and clusters have different learning rates (section 4.1), which rise and fall linearly (section 4.2, eq.
+15).
+
+Where the paper is silent, this module follows the authors' code: tanh and dropout 0.1 after the hidden layer, layer
+normalisation in the clusters, AdamW without weight decay, gradients clipped at norm 1. It also follows the code in a
+loss term for each tail without a label of the document, which eq. 5 does not have (`untouched_tails`).
+
+Differences from paper and code by default; a preset removes them:
+
+- Labels have biases, which start at the label frequencies.
+- The loss is a sum.
+- The learning rates of hidden layer and clusters are 20 and 10 times larger.
+- Documents are held out; the epoch with the best nDCG@5 is kept.
+
+Differences in all cases:
+
+- Texts of similar length are batched and padded together, not all to the maximum length.
+- Predictions skip tails that cannot reach the k best labels, which does not change the result.
+- `encoder_rate=0` freezes the encoder; `pooling=attention` is label-wise attention over the subwords.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, inf
 from typing import Any, ClassVar
 
@@ -42,31 +55,44 @@ from xmtc.features.encoders.model_loader import (
     enable_gradient_checkpointing,
     load_encoder,
 )
-from xmtc.methods.transformer.encoder_states import EncoderLoader
+from xmtc.methods.transformer.encoder_states import EncoderLoader, StateLoader
 from xmtc.methods.transformer.model import (
     ATTENTION,
     MAX_GRADIENT_POINTS,
     VIEW,
     TransformerDesign,
     TransformerModel,
-    encode_documents,
     restore_label_ids,
 )
-from xmtc.methods.transformer.network import TransformerNetwork
+from xmtc.methods.transformer.network import MAX_BATCH_DOCUMENTS, TransformerNetwork
 from xmtc.nn import distributed
 from xmtc.nn.batches import LabelLoader, TokenLoader
-from xmtc.nn.cuda_graphs import SUPPORTED_ENCODERS as GRAPHED
-from xmtc.nn.cuda_graphs import CudaGraphs
-from xmtc.nn.devices import mixed_precision, select_device, use_torch_settings
+from xmtc.nn.cuda_graphs import SUPPORTED_ENCODERS, CudaGraphs
+from xmtc.nn.devices import (
+    get_device_limit,
+    get_network_device,
+    mixed_precision,
+    move_to_device,
+    select_device,
+    use_torch_settings,
+)
 from xmtc.nn.label_clusters import compute_cluster_sizes, count_loss_terms, order_by_frequency
-from xmtc.nn.network import TrainedNetwork, Weights, predict_with_network
-from xmtc.nn.training import HELD_OUT_HELP, TrainingOptions, fit_network, prepare_training, select_stopping_rows
+from xmtc.nn.network import Loader, TrainedNetwork, Weights, predict_with_network
+from xmtc.nn.training import (
+    HELD_OUT_HELP,
+    STOPPING_K,
+    TrainingOptions,
+    Validation,
+    fit_network,
+    prepare_training,
+    select_stopping_rows,
+)
 
 AUTO = "auto"
 LOSSES = SUM, MEAN = "sum", "mean"
 PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16}
 
-# Tables 2 and 3, section 5, and, where these are silent, the authors' code: dropout, clip and untouched_tails.
+# Tables 2 and 3 and section 5; dropout, clip and untouched_tails are from the authors' code.
 PAPER_SETTINGS = {
     "hidden": 768, "clusters": 2, "factor": 2, "biases": False, "dropout": 0.1, "loss": "mean", "untouched_tails": True,
     "encoder_rate": 5e-5, "hidden_rate": 1e-4, "head_rate": 2e-3, "warm_up": 0.0, "clip": 1.0, "held_out": 0.0,
@@ -85,7 +111,7 @@ PRESETS: Presets = {
 
 @dataclass(frozen=True)
 class APLCXLNet(Method):
-    """A pretrained transformer with labels in clusters by their frequency (Ye et al., ICML 2020)."""
+    """Fine-tuned transformer with label clusters by frequency (Ye et al., ICML 2020)."""
 
     required_views: ClassVar[tuple[str, ...]] = (VIEW,)
     presets: ClassVar[Presets] = PRESETS
@@ -99,57 +125,55 @@ class APLCXLNet(Method):
 
     pooling: str = param(
         "auto",
-        "state of a text: of its first subword, its last, or their mean (auto: the encoder's usual one); attention: "
-        "each label looks at the subwords by itself, which is ours and wants clusters=1",
+        "Document state: first subword, last subword, or mean (auto: as usual for the encoder); attention: label-wise "
+        "attention over subwords, which needs clusters=1.",
         choices=(AUTO, *POOLINGS, ATTENTION),
     )  # fmt: skip
-    hidden: int = param(0, "width of the hidden layer (d); 0: the encoder's", low=0)
-    clusters: int = param(2, "clusters of labels, equally large; 1: a flat linear output layer", low=1, high=10_000)
+    hidden: int = param(0, "Width of the hidden layer (d); 0 uses the width of the encoder.", low=0)
+    clusters: int = param(2, "Number of label clusters of equal size; 1 is a flat output layer.", low=1, high=10_000)
     proportions: tuple[float, ...] = param(
-        (), "shares of the labels in head and tails, such as 0.7,0.2,0.1, in place of equal `clusters`", kind=float
+        (), "Shares of the labels in head and tails, such as 0.7,0.2,0.1; replaces `clusters`.", kind=float
     )
-    factor: int = param(2, "by which each tail is narrower inside than the cluster before (q)", low=1)
-    biases: bool = param(True, "labels have biases, which begin with their frequencies; not in the paper")
-    dropout: float = param(0.1, "share of the hidden layer's numbers that a step leaves out", low=0.0, high=0.99)
-    loss: str = param("sum", "of the loss's terms: their sum, per document, or mean, as in the paper", choices=LOSSES)
+    factor: int = param(2, "Factor by which each tail is narrower than the cluster before (q).", low=1)
+    biases: bool = param(True, "Biases of labels, initialised by label frequencies; not in the paper.")
+    dropout: float = param(0.1, "Dropout rate of the hidden layer.", low=0.0, high=0.99)
+    loss: str = param("sum", "Reduction of the loss terms: sum per document, or mean as in the paper.", choices=LOSSES)
     untouched_tails: bool = param(
-        True, "the loss has a term for each tail that a document has no label in: the authors' code, not eq. 5"
+        True, "Loss term for each tail without a label of the document, as in the authors' code but not in eq. 5."
     )
-    batch: int = param(12, "documents of a step", low=1)
+    batch: int = param(12, "Batch size (documents per step).", low=1)
     accumulation_steps: int = param(
-        1, "parts that a step's documents are cut into, one after the other, to save memory", low=1
+        1, "Number of parts of a batch whose gradients are accumulated, to save memory.", low=1
     )
-    gradient_checkpointing: bool = param(
-        False, "compute states of the encoder twice instead of keeping them, to save memory"
-    )
+    gradient_checkpointing: bool = param(False, "Recomputation of encoder states in the backward pass, to save memory.")
     cuda_graphs: bool = param(
         True,
-        "on a GPU, capture the encoder's steps once for each shape and replay them, which is faster: BERT and MPNet, "
-        "without accumulation, checkpointing and several processes",
+        "CUDA graphs of the encoder's training steps, which are faster; used for BERT and MPNet on one GPU without "
+        "accumulation and gradient checkpointing.",
     )
-    epochs: int = param(8, "passes over the documents at most; the rates fall to 0 at the end of the last", low=1)
+    epochs: int = param(8, "Maximum number of epochs; learning rates fall to 0 at the end of the last.", low=1)
     encoder_rate: float = param(
         5e-5,
-        "learning rate of the encoder; 0: it stays as it is, and reads each text once",
+        "Learning rate of the encoder; 0 freezes it and encodes each text once.",
         low=0.0,
         high=10.0,
         search=(1e-5, 2e-4),
         log=True,
     )
-    hidden_rate: float = param(2e-3, "learning rate of the hidden layer", low=0.0, high=10.0)
-    head_rate: float = param(2e-2, "learning rate of the clusters", low=0.0, high=10.0, search=(2e-3, 5e-2), log=True)
-    warm_up: float = param(0.0, "share of the steps in which the rates rise, before they fall", low=0.0, high=1.0)
-    clip: float = param(1.0, "norm that gradients are scaled down to", low=1e-6, high=1e9)
-    patience: int = param(3, "passes without a better nDCG@5 after which training ends", low=1)
+    hidden_rate: float = param(2e-3, "Learning rate of the hidden layer.", low=0.0, high=10.0)
+    head_rate: float = param(2e-2, "Learning rate of the clusters.", low=0.0, high=10.0, search=(2e-3, 5e-2), log=True)
+    warm_up: float = param(0.0, "Share of the steps in which learning rates rise.", low=0.0, high=1.0)
+    clip: float = param(1.0, "Maximum gradient norm.", low=1e-6, high=1e9)
+    patience: int = param(3, "Epochs without a better nDCG@5 before training stops.", low=1)
     held_out: float = param(VALIDATION_SHARE, HELD_OUT_HELP, low=0.0, high=0.9)
-    minutes: float = param(0.0, "begin no further pass after so many minutes (0: no limit)", low=0.0)
-    precision: str = param("fp32", "numbers of the saved weights: fp32, or fp16, half as large", choices=(*PRECISIONS,))
+    minutes: float = param(0.0, "Minutes after which no further epoch begins; 0 sets no limit.", low=0.0)
+    precision: str = param("fp32", "Precision of the saved weights.", choices=(*PRECISIONS,))
     gradient_points: int = param(
-        16, "points of integrated gradients in explanations; 1: input × gradient", low=1, high=MAX_GRADIENT_POINTS
+        16, "Points of integrated gradients in explanations; 1 is input × gradient.", low=1, high=MAX_GRADIENT_POINTS
     )
-    seed: int = param(0, "seed of the first weights and the order of documents", low=0, high=2**32 - 1)
+    seed: int = param(0, "Seed of all random numbers.", low=0, high=2**32 - 1)
     preset: str = param(
-        "", "a data set of the paper, whose settings stand where none are given", choices=("", *PRESETS)
+        "", "Data set of the paper whose settings replace the defaults of unset parameters.", choices=("", *PRESETS)
     )
 
     def __post_init__(self) -> None:
@@ -161,12 +185,12 @@ class APLCXLNet(Method):
         if self.pooling == ATTENTION and (len(self.cluster_shares) > 1 or not self.encoder_rate):
             raise XmtcError(
                 f"APLCXLNet: pooling=attention does not fit {len(self.cluster_shares)} clusters and "
-                f"encoder_rate={self.encoder_rate}; expected clusters=1 and an encoder that learns."
+                f"encoder_rate={self.encoder_rate}; expected clusters=1 and an encoder_rate above 0."
             )
 
     @property
     def cluster_shares(self) -> tuple[float, ...]:
-        """Of the labels, in each cluster."""
+        """Shares of the labels in each cluster."""
         return self.proportions or (1.0,) * self.clusters
 
     def select_held_out_rows(self, data: Dataset) -> np.ndarray | None:
@@ -188,7 +212,7 @@ class APLCXLNet(Method):
         )
 
     def build_network(self, data: Dataset, run: Run) -> tuple[TransformerNetwork, TransformerDesign]:
-        """The pretrained encoder, and beside it what has yet to learn everything."""
+        """Return the network, with the pretrained encoder and new hidden and output layers, and its design."""
         source, device = data.tokens(VIEW).encoder, select_device(run)
         with use_torch_settings(run, device, self.seed):
             model = load_encoder(source)
@@ -210,9 +234,10 @@ class APLCXLNet(Method):
     def train(
         self, network: TransformerNetwork, order: np.ndarray, data: Dataset, valid: Dataset | None, run: Run
     ) -> None:
+        """Train the network; its labels are the labels of the data in the given order."""
         assert data.Y is not None
         device = select_device(run)
-        loader, held_out = self.build_loaders(network, data, valid, run)
+        loader, valid_loader = self.build_loaders(network, data, valid, run)
         network.encoder.requires_grad_(self.encoder_rate > 0)
         sorted_Y = csr_array(data.Y[:, order])
         labels = LabelLoader(sorted_Y, torch.device("cpu"))
@@ -220,9 +245,14 @@ class APLCXLNet(Method):
         network.graphs = CudaGraphs(network.encoder) if self.should_use_cuda_graphs(network, device) else None
         if self.biases:
             network.head.initialise_biases(sorted_Y)
-        forward = distributed.wrap_network(
-            network, uses_all_parameters=False
-        )  # tails without a label in the batch are not used
+        # A step does not use tails without a label in the batch.
+        forward = distributed.wrap_network(network, uses_all_parameters=False)
+        validation = None
+        if valid is not None:
+            assert valid_loader is not None
+            assert valid.Y is not None
+            predict = partial(predict_in_label_order, network, order, valid_loader)
+            validation = Validation(predict, valid.Y)
 
         def loss(docs: np.ndarray) -> Iterator[Tensor]:
             divisor = terms[docs].sum() if self.loss == MEAN else len(docs)
@@ -232,48 +262,39 @@ class APLCXLNet(Method):
                     total = forward(batch, *labels.label_pairs(batch.docs))
                 yield total * float(distributed.compute_loss_scale(part) / divisor)
 
-        def answer(run: Run) -> Predictions:
-            assert held_out is not None
-            return restore_label_ids(predict_with_network(network, held_out, 5, run), order)
-
+        options = self.make_training_options(loader.n_docs)
         fit_network(
-            network,
-            loader=loader,
-            loss=loss,
-            predict=answer,
-            Y=None if valid is None else valid.Y,
-            plan=self.make_training_options(loader.n_docs),
-            batch=self.batch,
-            run=run,
+            network, loader=loader, loss=loss, validation=validation, options=options, batch=self.batch, run=run
         )
         network.graphs = None
 
     def build_loaders(
         self, network: TransformerNetwork, data: Dataset, valid: Dataset | None, run: Run
     ) -> tuple[EncoderLoader, EncoderLoader | None]:
-        """Documents to learn from, and those that are held out, if any; where the encoder learns nothing, what it says
-        of them."""
+        """Return loaders of the training and validation documents: subwords, or states of a frozen encoder."""
         device = select_device(run)
-        seen = TokenLoader(data.tokens(VIEW), device, has_coarse_widths=self.should_use_cuda_graphs(network, device))
-        held_out = None if valid is None else TokenLoader(valid.tokens(VIEW), device)
+        loader = TokenLoader(data.tokens(VIEW), device, has_coarse_widths=self.should_use_cuda_graphs(network, device))
+        valid_loader = None if valid is None else TokenLoader(valid.tokens(VIEW), device)
         if self.encoder_rate:
-            return seen, held_out
-        states = encode_documents(network, run, seen, "states")
-        return states, held_out and encode_documents(network, run, held_out, "states-held-out")
+            return loader, valid_loader
+        states = encode_documents(network, run, loader, "states")
+        if valid_loader is None:
+            return states, None
+        return states, encode_documents(network, run, valid_loader, "states-held-out")
 
     def should_use_cuda_graphs(self, network: TransformerNetwork, device: torch.device) -> bool:
-        """Whether the encoder's steps are captured as CUDA graphs."""
-        can = network.encoder.model.config.model_type in GRAPHED and device.type == "cuda" and self.encoder_rate > 0
-        alone = distributed.rank_and_size()[1] == self.accumulation_steps == 1
-        return self.cuda_graphs and can and alone and not self.gradient_checkpointing
+        is_supported = network.encoder.model.config.model_type in SUPPORTED_ENCODERS and device.type == "cuda"
+        has_single_part = distributed.rank_and_size()[1] == self.accumulation_steps == 1
+        is_trained_directly = self.encoder_rate > 0 and not self.gradient_checkpointing
+        return self.cuda_graphs and is_supported and has_single_part and is_trained_directly
 
     def make_training_options(self, n_docs: int) -> TrainingOptions:
-        """Discriminative rates (section 4.1) that rise and fall (section 4.2)."""
+        """Return options with discriminative (section 4.1) and slanted triangular learning rates (section 4.2)."""
         n_steps = self.epochs * ceil(n_docs / self.batch)
         return TrainingOptions(
             epochs=self.epochs,
             rate=self.head_rate,
-            average_from=self.epochs,  # never
+            average_from=self.epochs,  # no averaging
             average_every=1,
             patience=self.patience,
             seed=self.seed,
@@ -289,10 +310,32 @@ class APLCXLNet(Method):
 
 
 def check_length(network: TransformerNetwork, data: Dataset) -> None:
-    """Refuse texts that are longer than the encoder has positions for."""
-    found, longest = int(data.tokens(VIEW).lengths.max()), network.encoder.max_length
-    if longest is not None and found > longest:
+    """Raise XmtcError if a text is longer than the encoder's maximum length."""
+    length, max_length = int(data.tokens(VIEW).lengths.max()), network.encoder.max_length
+    if max_length is not None and length > max_length:
         raise XmtcError(
-            f"Texts have up to {found} subwords, but the encoder has positions for {longest}; "
-            f"set max_subwords={longest}."
+            f"Texts have up to {length} subwords, but the encoder has positions for {max_length}; "
+            f"set max_subwords={max_length}."
         )
+
+
+def predict_in_label_order(network: TransformerNetwork, order: np.ndarray, loader: Loader, run: Run) -> Predictions:
+    """Return the best labels of validation documents with label numbers instead of frequency ranks."""
+    return restore_label_ids(predict_with_network(network, loader, STOPPING_K, run), order)
+
+
+@torch.no_grad()
+def encode_documents(network: TransformerNetwork, run: Run, loader: TokenLoader, name: str) -> StateLoader:
+    """Return the states of all documents, computed once and kept in the checkpoint under this name."""
+    device, kept = get_network_device(network), run.checkpoint.load_piece(name)
+    if kept is not None:
+        return StateLoader(torch.from_numpy(kept["states"]).to(device))
+    network.eval()
+    states = torch.empty(loader.n_docs, network.encoder.width, device=device)
+    with run.stage("encoding texts", loader.n_docs) as progress, use_torch_settings(run, device):
+        for docs in loader.batches_by_length(get_device_limit(MAX_BATCH_DOCUMENTS, device)):
+            batch = loader.load_batch(docs)
+            states[move_to_device(batch.docs, device)] = network.compute_float32_states(batch)
+            progress.advance(len(docs))
+    run.checkpoint.save_piece(name, {"states": states.cpu().numpy()})
+    return StateLoader(states)

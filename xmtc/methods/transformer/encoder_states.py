@@ -1,4 +1,4 @@
-"""Documents of which an encoder that learns nothing has said all that it will: its states, computed once."""
+"""Batches of document states of a frozen encoder, which are computed once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from xmtc.nn.devices import move_to_device
 
 @dataclass(frozen=True)
 class StateBatch:
-    docs: np.ndarray  # (n_docs,) their numbers
+    """Encoder states of documents."""
+
+    docs: np.ndarray  # (n_docs,) document numbers
     states: Tensor  # (n_docs, width)
 
 
@@ -22,7 +24,7 @@ EncoderBatch = TokenBatch | StateBatch
 
 
 class StateLoader:
-    """Used as a TokenLoader is."""
+    """Loader of encoder states, with the interface of TokenLoader."""
 
     def __init__(self, states: Tensor):
         self.states = states
@@ -35,11 +37,11 @@ class StateLoader:
         return StateBatch(docs, self.states[move_to_device(docs, self.states.device)])
 
     def shuffled_batches(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Every document once, in random batches."""
+        """Yield every document once, in random batches."""
         return split_chunks(rng.permutation(self.n_docs), size)
 
     def batches_by_length(self, size: int) -> Iterator[np.ndarray]:
-        """Every document once: here, all are equally long."""
+        """Yield batches in the order of the documents, because states have no length."""
         return split_chunks(np.arange(self.n_docs), size)
 
 
