@@ -367,9 +367,7 @@ class TestSampleWeight:
 
     def test_a_method_that_cannot_says_so(self):
         pytest.importorskip("torch")
-        with pytest.raises(
-            XmtcError, match="XMLRNN does not take weights of documents; leave sample_weight out, or use"
-        ):
+        with pytest.raises(XmtcError, match="XMLRNN does not support document weights; omit sample_weight, or use"):
             Classifier("xml_rnn").fit(TEXTS, TAGS, np.ones(len(TEXTS)))
 
 

@@ -317,7 +317,9 @@ def test_a_training_that_was_killed_goes_on_from_its_finished_parts(method, tmp_
         return passes(self, *arguments)
 
     monkeypatch.setattr(Solver, "pass_limit", killed_half_way)
-    monkeypatch.setattr(training, "QUEUED_BLOCKS_PER_THREAD", 1)  # no tree of so few nodes is trained before the one before it is kept
+    monkeypatch.setattr(
+        training, "QUEUED_BLOCKS_PER_THREAD", 1
+    )  # no tree of so few nodes is trained before the one before it is kept
     with pytest.raises(KeyboardInterrupt):
         method.fit(data, run=run)
     monkeypatch.setattr(Solver, "pass_limit", passes)
@@ -332,7 +334,9 @@ def test_a_training_that_was_killed_goes_on_from_its_finished_parts(method, tmp_
 
 
 def test_label_weights_lift_labels():
-    answer = forest().predict(Dataset.from_matrix(matrix([[1, 0, 0.5]])), k=3, label_weights=np.array([1, 1, 100]))
+    answer = forest()._predict(
+        Dataset.from_matrix(matrix([[1, 0, 0.5]])), 3, Run(), label_weights=np.array([1, 1, 100])
+    )
     assert answer.labels.tolist() == [[2, 0, 1]]
 
 

@@ -142,7 +142,7 @@ def test_members_take_weights_where_all_do():
 class Weightless(Method):
     """A method that says nothing of weights."""
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()):
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run):
         assert data.weights is None
 
 
@@ -151,8 +151,8 @@ def test_methods_without_weights_refuse_them():
     with pytest.raises(XmtcError) as raised:
         Weightless().fit(weighted(DATA, TIMES))
     assert str(raised.value) == (
-        "Weightless does not take weights of documents; leave sample_weight out, or use one that does, such as parabel "
-        "or dismec."
+        "Weightless does not support document weights; omit sample_weight, or use a method that supports them, such as "
+        "parabel or dismec."
     )
 
 

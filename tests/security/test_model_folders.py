@@ -157,10 +157,10 @@ def test_a_method_and_a_form_are_not_exchanged() -> None:
 class OwnModel(Model):
     power: float = 1.0
 
-    def predict(self, data: Any, k: int = 5, run: Any = None) -> Any:
+    def _predict(self, data: Any, k: int, run: Any) -> Any:
         raise NotImplementedError
 
-    def explain(self, document: Any, label: int) -> Any:
+    def _explain(self, document: Any, label: int) -> Any:
         raise NotImplementedError
 
 
@@ -168,7 +168,7 @@ class OwnModel(Model):
 class OwnMethod(Method):
     quick_parameters: ClassVar[dict[str, Any]] = {}
 
-    def fit(self, data: Any, valid: Any = None, run: Any = None) -> OwnModel:
+    def _fit(self, data: Any, valid: Any, run: Any) -> OwnModel:
         return OwnModel(n_labels=data.n_labels, views=data.sizes)
 
 

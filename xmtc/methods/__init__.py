@@ -96,9 +96,9 @@ def as_method(method: Method | str) -> Method:
 
 
 def model_class(method: Method) -> Any:
-    """The class of model that a method's `fit` is annotated with; None where it does not say."""
+    """The class of model that a method's `_fit` is annotated with; None where it does not say."""
     try:
-        return get_type_hints(type(method).fit).get("return")
+        return get_type_hints(type(method)._fit).get("return")
     except NameError:  # imported for a type checker alone
         return None
 

@@ -100,7 +100,7 @@ class AttentionXML(RecurrentMethod):
         if self.arity.bit_count() != 1:
             raise XmtcError(f"AttentionXML: arity={self.arity} does not fit; expected a power of 2, such as 8.")
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AttentionModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> AttentionModel:
         return self.train(data, valid, self.build_label_tree, self.candidates, run)
 
     def count_tree_levels(self, n_labels: int) -> int:

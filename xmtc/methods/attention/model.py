@@ -79,7 +79,7 @@ class AttentionModel(Model):
     n_candidates: int  # nodes of a level whose children are looked at: C
     levels: tuple[TreeLevel, ...]
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         device, found = select_device(run), None
         loader = TokenLoader(data.tokens(VIEW), device)
         for level in self.levels:
@@ -88,7 +88,7 @@ class AttentionModel(Model):
         assert found is not None
         return found
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """How much attention the label pays to each word, all in all 1; without attention, what it adds."""
         device, tokens = torch.device("cpu"), document.tokens(VIEW)
         network = self.levels[-1].network.load_on(device)

@@ -23,5 +23,5 @@ class XMLRNN(RecurrentMethod):
         "rate": 0.01, "average_from": 8, "patience": 20,
     }  # fmt: skip
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AttentionModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> AttentionModel:
         return self.train(data, valid, lambda data, run: LabelTree.flat(data.n_labels), 1, run)

@@ -77,7 +77,7 @@ class AutoencoderDesign(Design):
 class AutoencoderModel(NetworkModel):
     """σ(D(F(x)))"""
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """What each feature adds to the label's logit: its part of the pooled vector times the gradient there. Of an
         LSTM, how much of each word the channel attention lets through, whatever the label."""
         (view,), device = self.views, torch.device("cpu")

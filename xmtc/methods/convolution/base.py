@@ -173,7 +173,7 @@ class ConvolutionalDesign(Design):
 class ConvolutionalModel(NetworkModel):
     """σ(logit) of every label."""
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """What each word adds to the label's logit: its vector times the gradient there, which is all of it as long as
         no other region becomes the largest, or positive."""
         device, tokens = torch.device("cpu"), document.tokens(VIEW)
@@ -216,7 +216,7 @@ class ConvolutionalMethod(WordNetworkMethod):
     def build_design(self, data: Dataset, vectors: np.ndarray | None) -> ConvolutionalDesign:
         """The sizes of the network for this data, and for the word vectors that it starts from, if any."""
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> ConvolutionalModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> ConvolutionalModel:
         vectors = self.load_initial_vectors(data, run)
         data, valid, device = prepare_training(
             self, data, valid, run, seed=self.seed, share=self.held_out, vectors=vectors

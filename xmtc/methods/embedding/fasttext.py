@@ -64,7 +64,7 @@ class FastText(Method):
     negatives: int = param(5, "with loss=ns, labels drawn at random in each step", low=1, high=10_000)
     seed: int = param(0, "seed of the first vectors, the order of documents and what is drawn", low=0, high=2**32 - 1)
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> FastTextModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> FastTextModel:
         if run.checkpoint.folder:
             run.checkpoint.claim(f"{self} {data.fingerprint()}")
         assert data.Y is not None

@@ -97,7 +97,7 @@ class FastTextModel(Model):
         places = np.minimum(np.searchsorted(self.buckets, buckets), len(self.buckets) - 1)
         return self.views[VIEW] + places, self.buckets[places] == buckets
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         X, k = self.transform_tokens(data.tokens(VIEW)), min(k, self.n_labels)
         share = -(-data.n_docs // run.n_threads) if data.n_docs > 1 else 1
         size = max(1, min(MAX_THREAD_SCORES // self.n_labels, share))
@@ -131,7 +131,7 @@ class FastTextModel(Model):
         select_top_labels(scores, labels, best)
         return Predictions.from_valid_arrays(labels, best)
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """What each word adds to the label's logit, or to those of the nodes above it; n-grams are shared out among
         their words. All of it, but for the end of the text, adds up to h · w."""
         tokens, direction = document.tokens(VIEW), self.compute_label_vector(label)

@@ -82,7 +82,7 @@ class LocalEmbeddings(Method):
     def learn_projection(self, documents: CompactMatrix, Y: csr_array, seed: LearnerSeed) -> np.ndarray:
         """(n_features, dimension): the map of the documents of one cluster, given their labels."""
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> NeighbourModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> NeighbourModel:
         if self.search == "approximate":
             check_usearch_installed()
         self.check_size(data)

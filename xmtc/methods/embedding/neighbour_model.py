@@ -119,7 +119,7 @@ class NeighbourModel(Model):
     def n_docs(self) -> int:
         return len(self.label_ends) - 1
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         k = min(k, self.n_labels)
         share = -(-data.n_docs // run.n_threads) if data.n_docs > 1 else 1
         size = max(1, min(MAX_BATCH_DOCUMENTS, share))
@@ -148,7 +148,7 @@ class NeighbourModel(Model):
         rank_by_neighbour_votes(found, votes, self.label_ends, self.labels, *room, top, scores)
         return top, scores
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """What each feature adds to the cosine with the nearest documents that hold the label: the mean over them, in
         the document's cluster, and over the learners."""
         (view,), X = self.views, document.X

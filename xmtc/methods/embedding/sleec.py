@@ -67,9 +67,9 @@ class SLEEC(LocalEmbeddings):
     C: float = param(1.0, "weight of the loss against the regulariser", low=1e-6, high=1e6, search=(0.1, 10), log=True)
     max_passes: int = param(10, "passes over a cluster's documents in learning the map", low=1, high=10_000)
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> NeighbourModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> NeighbourModel:
         with threadpool_limits(1, "blas"):  # our threads share the work; and BLAS's number of them may change a digit
-            return super().fit(data, valid, run)
+            return super()._fit(data, valid, run)
 
     def learn_clusters(self, data: Dataset, n_clusters: int, run: Run) -> Iterator[np.ndarray]:
         def work(seed: LearnerSeed) -> np.ndarray:

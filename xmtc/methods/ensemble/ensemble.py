@@ -91,5 +91,5 @@ class Ensemble(Method):
     def select_held_out_rows(self, data: Dataset) -> np.ndarray | None:
         return find_held_out_rows(self.members, data)
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> Model:
         return fit_members(self, self.members, self.rule, data, valid, run, self.calibrated)

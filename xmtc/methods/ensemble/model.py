@@ -25,11 +25,11 @@ class CombinedModel(Model):
     rule: str  # one of RULES
     models: tuple[Model, ...]
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         found = [model.predict(data.keep_views(model.views), max(k, MIN_MEMBER_LABELS), run) for model in self.models]
         return combine_predictions(found, self.rule, self.n_labels, min(k, self.n_labels))
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """The mean of the models' explanations. Weights in one view are not like those in another: where models explain
         by several, those by the first view count in which anything speaks."""
         every = [model.explain(document.keep_views(model.views), label) for model in self.models]
@@ -68,12 +68,12 @@ class RemappedModel(Model):
     names: dict[str, str]  # of its views: what they are called here
     numbers: np.ndarray = array(np.int32)  # (its labels,) the number of each here
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         found = self.model.predict(self._select_views(data), k, run)
         found = found.pad(min(k, self.n_labels))
         return Predictions.from_valid_arrays(np.append(self.numbers, np.int32(NO_LABEL))[found.labels], found.scores)
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """Nothing speaks for a label that the model does not have."""
         inner = self._select_views(document)
         (number, *_) = [*np.flatnonzero(self.numbers == label), NO_LABEL]

@@ -21,6 +21,6 @@ from xmtc.methods.instance_tree.model import ForestModel
 class FastXML(InstanceTrees):
     """A forest over documents, split by nDCG (Prabhu and Varma, KDD 2014)."""
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> ForestModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> ForestModel:
         forest = self.grow_forest(data, np.ones(data.n_labels), run)
         return ForestModel(n_labels=data.n_labels, views=data.sizes, forest=forest)

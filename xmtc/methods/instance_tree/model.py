@@ -32,7 +32,7 @@ class ForestModel(Model):
     def n_features(self) -> int:
         return sum(self.views.values())
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         k = min(k, self.n_labels)
         size = max(1, min(MAX_BATCH_DOCUMENTS, -(-data.n_docs // run.n_threads)))
         batches = [data.X[i : i + size] for i in range(0, data.n_docs, size)]
@@ -56,7 +56,7 @@ class ForestModel(Model):
         leaves = self.forest.assign_leaves(*to_kernel_arrays(X), self.n_features)
         return leaves, self.forest.ends, self.forest.items, self.forest.values
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """What each word adds to the label's score: every step of the document's path through a tree changes the part
         of documents that have the label, and the words share the change as they share in the margin."""
         (view,) = self.views

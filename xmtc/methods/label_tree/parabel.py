@@ -37,7 +37,7 @@ class Parabel(LinearLabelTrees):
     def link(self) -> str:
         return LINKS[self.power]
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> TreeModel:
         data = data.drop_zero_weights()
         binary = build_balanced_trees(build_label_vectors(data, run), self.max_leaf, self.seeds, run)
         return self.train(data, [compress_tree(tree, self.arity.bit_length() - 1) for tree in binary], run)

@@ -31,7 +31,7 @@ class PLT(LinearLabelTrees):
     C: float = param(10.0, "weight of the loss against the regulariser", low=1e-6, high=1e9, search=(1, 100), log=True)
     arity: int = param(16, "children of an inner node at most", choices=ARITIES)
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> TreeModel:
         data = data.drop_zero_weights()
         binary = build_balanced_trees(build_label_vectors(data, run), self.max_leaf, self.seeds, run)
         return self.train(data, [compress_tree(tree, self.arity.bit_length() - 1) for tree in binary], run)

@@ -45,7 +45,7 @@ class OneVsAll(Method):
     def build_block_trainer(self, data: Dataset) -> BlockTrainer:
         """What trains a block of labels on these documents, after a look at whether it can."""
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> TreeModel:
         if run.checkpoint.folder:
             run.checkpoint.claim(f"{self} {data.fingerprint()}")
         data = data.drop_zero_weights()

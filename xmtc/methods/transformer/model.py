@@ -76,15 +76,17 @@ class TransformerModel(NetworkModel):
     order: np.ndarray = array(np.int32)  # (n_labels,) labels from the most frequent to the rarest, as the network's
     gradient_points: int  # of explanations: at which gradients are taken
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
-        return restore_label_ids(super().predict(data, k, run), self.order)
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
+        return restore_label_ids(super()._predict(data, k, run), self.order)
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """What each subword adds to the label's logit, by the gradients on the way to it."""
         device, ids = torch.device("cpu"), document.tokens(VIEW).ids
         network, rank = self.network.load_on(device), int(np.flatnonzero(self.order == label)[0])
         with use_torch_settings(Run(device="cpu"), device):
-            weights = network.compute_integrated_gradients(torch.from_numpy(ids.astype(np.int64)), rank, self.gradient_points)
+            weights = network.compute_integrated_gradients(
+                torch.from_numpy(ids.astype(np.int64)), rank, self.gradient_points
+            )
         return Explanation.from_occurrences(VIEW, ids, weights.numpy(), per_token=True)
 
     def max_lengths(self) -> dict[str, int]:
