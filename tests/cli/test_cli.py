@@ -148,7 +148,7 @@ MISTAKES = [
     (["predict", "model", "test.jsonl", "--suffix", ".annif"], "--suffix is about results beside the files of a"),
     (["predict", "model", "test.jsonl", "--force"], "--force is about results beside the files of a folder; give --be"),
     (["predict", "model", "empty.jsonl"], "empty.jsonl is empty, expected at least one document"),
-    (["predict", "model", "test.jsonl", "-o", "x.xlsx", "--threshold", "nan"], "threshold=nan is no number to compare"),
+    (["predict", "model", "test.jsonl", "-o", "x.xlsx", "--threshold", "nan"], "threshold=nan is not a number"),
     (["evaluate", "model", "test.jsonl", "P"], "'P' is not a metric"),
     (["evaluate", "model", "test.jsonl", "--per-label", "x.doc"], "x.doc does not say which format to write; exp"),
     (["evaluate", "model", "test.jsonl", "--per-label", "m/x.csv"], "The folder of m/x.csv is not there; make it, or"),

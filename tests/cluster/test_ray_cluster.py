@@ -378,7 +378,7 @@ def test_without_ray_train(monkeypatch):
 def test_workers_are_those_of_a_cluster():
     done = CliRunner().invoke(app, ["train", "corpus.jsonl", "-o", "model", "--workers", "2"])
     assert "there is no --cluster" in str(done.exception)
-    with pytest.raises(XmtcError, match="workers=-1 does not fit"):
+    with pytest.raises(XmtcError, match="workers=-1 is invalid"):
         Run(workers=-1)
 
 
@@ -543,7 +543,7 @@ def test_another_version_is_refused(nodes, monkeypatch):
 
 @pytest.mark.parametrize("address", ["head", "http://head:1", "head:port", "ray://head", 6379, None])
 def test_what_can_be_no_address(address):
-    with pytest.raises(XmtcError, match="is no cluster; expected auto"):
+    with pytest.raises(XmtcError, match="is invalid; expected auto"):
         Run(cluster=address)
 
 

@@ -328,7 +328,7 @@ def test_a_label_the_truth_has_no_column_for_is_refused() -> None:
 
 
 def test_a_label_named_twice_is_refused() -> None:
-    with pytest.raises(XmtcError, match="Label 0 is named twice for document 1; expected each label once"):
+    with pytest.raises(XmtcError, match="Label 0 is predicted twice for document 1; expected each label once"):
         predictions([[0, 1, 2], [0, 0, 0]])  # R@3 would be 3
 
 

@@ -504,7 +504,7 @@ def test_a_level_sees_the_children_of_what_the_level_above_found():
         ),
         (lambda: build_method("xml_rnn", {"layers": UnparsedValue("0")}), "layers=(0,) does not fit"),
         (lambda: select_device(Run(device="cuda:77")), "The device 'cuda:77' cannot be used"),
-        (lambda: select_device(Run(device="abacus")), "There is no device 'abacus'; expected auto, cpu"),
+        (lambda: select_device(Run(device="abacus")), "device='abacus' is invalid; expected auto, cpu"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(make, message):

@@ -89,12 +89,12 @@ HOSTILE = {"method": f"{__name__}:Touch", "parameters": {"args": ["id"]}}
         ("parameters/n_trees", HOSTILE, f" is damaged: Parabel: n_trees={HOSTILE!r} does not fit; expected"),
         ("views/tfidf/min_df", HOSTILE, f" is damaged: Tfidf: min_df={HOSTILE!r} does not fit; expected"),
         ("views/tfidf/min_df", [HOSTILE], f" is damaged: Tfidf: min_df={[HOSTILE]!r} does not fit; expected"),
-        ("method", f"{__name__}:Touch", f"The method {__name__}:Touch is not here; import its module first, or"),
-        ("method", "subprocess:Popen", "The method subprocess:Popen is not here; import its module first, or"),
-        ("method", "xmtc.cli:main", "The method xmtc.cli:main is not here; import its module first, or"),
+        ("method", f"{__name__}:Touch", f"The method {__name__}:Touch is not defined; import its module first, or"),
+        ("method", "subprocess:Popen", "The method subprocess:Popen is not defined; import its module first, or"),
+        ("method", "xmtc.cli:main", "The method xmtc.cli:main is not defined; import its module first, or"),
         ("parameters", {"seed": -1}, " is damaged: Parabel: seed=-1 does not fit; expected"),
         ("parameters", {"nothing": 1}, " is damaged: Parabel has no parameter 'nothing'"),
-        ("views", {f"{__name__}:Touch": {}}, f"The view {__name__}:Touch is not here; import its module first, or"),
+        ("views", {f"{__name__}:Touch": {}}, f"The view {__name__}:Touch is not defined; import its module first, or"),
     ],
 )
 def test_a_description_calls_nothing(folder: Path, path: str, value: Any, sentence: str) -> None:
@@ -105,7 +105,7 @@ def test_a_description_calls_nothing(folder: Path, path: str, value: Any, senten
 def test_members_are_methods_and_nothing_else(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(OLD / "consensus", tmp_path / "model"))
     edit(folder, lambda about: place(about, "parameters/members", [HOSTILE, HOSTILE]))
-    assert refused(Classifier.load, folder).startswith(f"The method {__name__}:Touch is not here; import its module")
+    assert refused(Classifier.load, folder).startswith(f"The method {__name__}:Touch is not defined; import its module")
     edit(folder, lambda about: place(about, "parameters/members", [{"method": "parabel"}] * 2))
     assert refused(Classifier.load, folder) == (
         " is damaged: a method of it has no parameters; copy or train it again."
@@ -135,7 +135,7 @@ def test_members_are_methods_and_nothing_else(tmp_path: Path) -> None:
 def test_a_registry_finds_registered_classes_only(name: Any) -> None:
     before = set(sys.modules)
     for find in (method_class, view_class):
-        with pytest.raises(XmtcError, match=r"^(There is no (method|view) |The (method|view) .* is not here; import)"):
+        with pytest.raises(XmtcError, match=r"^(There is no (method|view) |The (method|view) .* is not defined; import)"):
             find(name)
     with pytest.raises((KeyError, TypeError)):
         get_form_class(name)
@@ -182,7 +182,7 @@ def test_classes_of_a_program_are_found_once_they_are_defined(tmp_path: Path) ->
 def test_an_entry_point_must_be_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(xmtc.METHODS, "touch", f"{__name__}:Touch")
     with pytest.raises(
-        XmtcError, match=r"^The method touch is no subclass of Method; mend the package that adds it\.$"
+        XmtcError, match=r"^The method touch is not a subclass of Method; fix the package that adds it\.$"
     ):
         method_class("touch")
 

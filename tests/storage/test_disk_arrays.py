@@ -176,7 +176,7 @@ def test_counts_that_are_held_are_the_same(documents):
 def test_counts_are_let_go_of_when_the_matrix_is_made(monkeypatch):
     seen = []
     of = WordCounts.from_texts.__func__
-    monkeypatch.setattr(WordCounts, "of", classmethod(lambda cls, *args: seen.append(of(cls, *args)) or seen[-1]))
+    monkeypatch.setattr(WordCounts, "from_texts", classmethod(lambda cls, *args: seen.append(of(cls, *args)) or seen[-1]))
     monkeypatch.setattr("xmtc.text.tokenizer.batch_texts.__defaults__", (500,))
     Tfidf(analyzer="words+grams").fit(TEXTS)
     assert seen[0].batches == []

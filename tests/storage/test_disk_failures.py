@@ -177,7 +177,7 @@ def test_two_trainings_do_not_share_a_checkpoint(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", HOLD, str(mine.folder)], stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"claimed\n"
     for training in ("a training", "another"):
-        with pytest.raises(XmtcError, match="parts is in use by a training that is going on; wait until it ends, or"):
+        with pytest.raises(XmtcError, match="parts is in use by another training; wait until it ends, or"):
             mine.claim(training)
     with pytest.raises(XmtcError, match="is in use"):
         mine.remove()

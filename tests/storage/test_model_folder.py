@@ -150,7 +150,7 @@ def test_an_interrupted_save_leaves_nothing_and_keeps_the_old(tagger, folder, mo
     def interrupted(path):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(folders, "sha256", interrupted)
+    monkeypatch.setattr(folders, "compute_path_sha256", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tagger.save(folder)
     with pytest.raises(KeyboardInterrupt):

@@ -33,7 +33,7 @@ def check_address(address: Any) -> None:
     """Refuse what can be no address, without a look at the network."""
     if not isinstance(address, str) or not (address in ("", AUTO) or ADDRESS_PATTERN.fullmatch(address)):
         raise XmtcError(
-            f"cluster={address!r} is no cluster; expected auto, host:port (such as head:6379) or ray://host:port."
+            f"cluster={address!r} is invalid; expected auto, host:port (such as head:6379) or ray://host:port."
         )
 
 

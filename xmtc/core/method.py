@@ -15,11 +15,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from xmtc.cluster.worker_group import is_single_process
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import ParameterSet
 from xmtc.core.memory import check_address_space
 from xmtc.core.predictions import Predictions, check_k
+from xmtc.core.process_rank import is_single_process
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.storage.form import Form
