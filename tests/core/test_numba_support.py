@@ -45,7 +45,8 @@ def test_without_a_place_for_compiled_code(is_allowed: bool, tmp_path: Path) -> 
 
 def test_what_is_kept_is_loaded_without_the_compiler(tmp_path: Path) -> None:
     """Which is half of numba: its part for arrays stands for it."""
-    code = "import sys\nfrom xmtc.text.string_index import StringIndex\nwords = StringIndex.from_strings(['fish', 'water'])"
+    code = "import sys\nfrom xmtc.text.string_index import StringIndex"
+    code += "\nwords = StringIndex.from_strings(['fish', 'water'])"
     code += "\nprint(words.find_packed(words.text, words.ends), 'numba.np.npyimpl' in sys.modules)"
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     for is_compiled in (True, False):

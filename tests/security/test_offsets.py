@@ -13,7 +13,7 @@ from scipy import sparse
 
 from xmtc import Tagger, XmtcError, open_corpus
 from xmtc.core.array_validation import is_ascending, is_offset_array
-from xmtc.storage.folder import compute_path_sha256
+from xmtc.storage.cache import compute_path_sha256
 from xmtc.vocabulary.vocabulary import check_offsets
 
 MODELS = Path(__file__).parents[1] / "fixtures/models/format-3"
