@@ -399,7 +399,7 @@ def test_who_trains_a_network(machines, device, n_wanted, expected):
 
 
 def test_who_cannot_train_a_network():
-    with pytest.raises(XmtcError, match="room for 2 workers, and 3 are wanted; expected at most one for each GPU"):
+    with pytest.raises(XmtcError, match="room for 2 workers, but 3 are requested; expected at most one per GPU"):
         plan_worker_group([TWO_GPUS], n_requested=3)
     with pytest.raises(XmtcError, match="room for 0 workers, but 1 are requested"):
         plan_worker_group([HEAD])

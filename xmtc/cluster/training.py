@@ -272,7 +272,7 @@ def get_outcome(ray: ModuleType, outcome: Any, group: WorkerGroup) -> Any:
         raise XmtcError(
             f"The cluster did not finish the training by {group.description} in {MAX_RESTARTS + 1} attempts "
             f"({get_last_line(error.cause)}); check that its machines have enough memory and the same versions of "
-            "xmtc, Python, Ray and PyTorch, and reach each other. With --checkpoint, the same command resumes the training."
+            "xmtc, Python, Ray and PyTorch, and reach each other. With --checkpoint, the same command resumes it."
         ) from None
     except ray.exceptions.RayError as error:
         raise XmtcError(f"Ray Train has died ({get_first_line(error)}); repeat the command.") from None
