@@ -223,7 +223,10 @@ def main() -> None:
         try:
             print(draw(name))
         except FileNotFoundError as error:
-            print(f"{name}: {error.filename} is not there; run it with `python -m experiments run` first.", file=sys.stderr)
+            print(
+                f"{name}: {error.filename} is not there; run it with `python -m experiments run` first.",
+                file=sys.stderr,
+            )
 
 
 if __name__ == "__main__":

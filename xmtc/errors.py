@@ -1,15 +1,15 @@
-"""What went wrong, in one sentence for a person: what was found, what was expected, what to do."""
+"""Errors for users, and text helpers for messages. A message says what is wrong, what is expected and what to do."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-# What a terminal obeys instead of showing it: control characters, line and paragraph separators, marks that turn the
-# direction of writing; and halves of surrogate pairs, which are what Python makes of bytes that are no UTF-8.
+# Characters that a terminal interprets: controls, line and paragraph separators, and direction marks; and lone
+# surrogates, with which Python represents bytes that are not UTF-8.
 CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
-# Packages that a plain installation leaves out: what people call them, and the extra of pyproject.toml they come with.
+# Optional packages by module name: title, and extra of pyproject.toml.
 EXTRAS = {
     "torch": ("PyTorch", "neural"),
     "transformers": ("transformers", "neural"),
@@ -34,55 +34,57 @@ EXTRAS = {
     "py3langid": ("py3langid", "languages"),
 }
 
-
-MAX_CANDIDATE_NAMES = 50_000  # names; to compare more takes seconds
-MAX_NAME_CHARACTERS = 100  # characters of a name that is compared with others, or quoted
+MAX_CANDIDATE_NAMES = 50_000  # comparing more takes seconds
+MAX_NAME_CHARACTERS = 100  # of a name that is compared or quoted
 
 
 class XmtcError(ValueError):
-    """A mistake the user can mend. The command line prints it without a traceback and exits with 2. It is one line:
-    what it quotes may come from anywhere, and is shown by `visible`."""
+    """Error that the user can fix.
+
+    The command line prints it without a traceback and exits with status 2. The message is a single line: control
+    characters are escaped, because it may quote untrusted text."""
 
     def __str__(self) -> str:
         return escape_controls(super().__str__())
 
 
 class MissingExtra(XmtcError, ImportError):
-    """A method or a command needs a package that this installation left out."""
+    """Error for an optional package that is not installed."""
 
 
-def as_missing_extra(who: str, error: ImportError) -> ImportError:
-    """What to install for a method or command that lacks a package; the error itself if it is another."""
+def as_missing_extra(feature: str, error: ImportError) -> ImportError:
+    """Return a MissingExtra that names the extra to install, or the error itself if it is about another package."""
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         return error
     title, extra = EXTRAS[package]
-    return MissingExtra(f"{who} needs {title}: pip install 'xmtc[{extra}]'")
+    return MissingExtra(f"{feature} needs {title}: pip install 'xmtc[{extra}]'")
 
 
 def escape_controls(text: str) -> str:
-    """Text as a terminal may have it, in one line: what it would obey is escaped, as \\x1b, \\n or \\u202e."""
-    return CONTROL_CHARACTERS.sub(lambda found: escape_character(found[0]), text)
+    """Return the text with control characters escaped, as \\x1b, \\n or \\u202e, in one line."""
+    return CONTROL_CHARACTERS.sub(lambda match: escape_character(match[0]), text)
 
 
-def escape_character(letter: str) -> str:
-    byte = ord(letter) - 0xDC00  # a byte of a file's name that is no UTF-8
-    return f"\\x{byte:02x}" if 0x80 <= byte < 0x100 else letter.encode("unicode_escape").decode()
+def escape_character(character: str) -> str:
+    byte = ord(character) - 0xDC00  # a byte of a file name that is not UTF-8
+    return f"\\x{byte:02x}" if 0x80 <= byte < 0x100 else character.encode("unicode_escape").decode()
 
 
 def escape_json_controls(text: str) -> str:
-    """JSON, which stays the same JSON: of what a terminal would obey, it has escaped the first half already."""
-    return CONTROL_CHARACTERS.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+    """Return equivalent JSON with control characters escaped, except newlines between values."""
+    return CONTROL_CHARACTERS.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)
 
 
 def truncate_text(text: str, length: int = MAX_NAME_CHARACTERS) -> str:
-    """Return a name that a message can quote."""
+    """Return the text, truncated for a message."""
     return text if len(text) <= length else f"{text[:length]}…"
 
 
 def find_similar_names(name: str, names: Iterable[str], n: int = 1, cutoff: float = 0.6) -> list[str]:
-    """Return names that a wrong one may stand for, the nearest first, without the name itself. The time is limited:
-    a long name has none, and of very many names only some that begin alike are compared."""
+    """Return the names most similar to a misspelt one, best first, without the name itself.
+
+    To bound the time, a long name has none, and of very many names only some with the same initial are compared."""
     from difflib import get_close_matches
 
     if len(name) > MAX_NAME_CHARACTERS:

@@ -15,7 +15,8 @@ from xmtc.core.method import Model
 from xmtc.errors import XmtcError
 from xmtc.features import FittedView, FittedViews, view_class
 from xmtc.scores import LabelSelector
-from xmtc.storage.folder import MODEL_KIND, STRUCTURE_ERRORS, FolderKind, Stamp, compute_path_sha256, read_stamp
+from xmtc.storage.cache import compute_path_sha256
+from xmtc.storage.folder import MODEL_KIND, STRUCTURE_ERRORS, FolderKind, Stamp, read_stamp
 from xmtc.storage.json_types import check_json
 from xmtc.storage.regular_files import read_regular
 from xmtc.text.string_index import StringIndex

@@ -174,7 +174,7 @@ def look(place: Path, work: Work, stood: bool) -> str | None:
         try:
             Tagger.load(place / "model", verify=True)  # which also recovers what was moved aside
         except XmtcError as error:
-            if stood or "is not there" not in str(error):
+            if stood or "does not exist" not in str(error):
                 return f"the model does not open: {error}"
     found = content(place, work.kind)
     if found not in ([work.old, work.new] if stood else [{}, work.new]):

@@ -161,9 +161,9 @@ def test_a_model_folder_opens_as_classifier_and_as_tagger(tmp_path):
         (lambda: Classifier().fit(["a b"], [["\ud83d"]]), "A label of document 0 is '\\ud83d'; expected a string"),
         (lambda: Classifier().fit([], []), "The training corpus holds no documents"),
         (lambda: Classifier().fit(["a text", "a text"], [[], []]), "None of the 2 training documents has a label"),
-        (lambda: Classifier().fit(TEXTS, TAGS).rank(TEXTS, k=0), "k=0 asks for no labels"),
-        (lambda: Classifier().fit(TEXTS, TAGS).rank(TEXTS, k=2.5), "k=2.5 is no number of labels"),
-        (lambda: Classifier().fit(TEXTS, TAGS).predict(TEXTS, k="5"), "k='5' is no number of labels"),
+        (lambda: Classifier().fit(TEXTS, TAGS).rank(TEXTS, k=0), "k=0 is not positive"),
+        (lambda: Classifier().fit(TEXTS, TAGS).rank(TEXTS, k=2.5), "k=2.5 is not an integer"),
+        (lambda: Classifier().fit(TEXTS, TAGS).predict(TEXTS, k="5"), "k='5' is not an integer"),
         (lambda: Classifier().fit(TEXTS, TAGS).explain("text", "nope"), "The model has no label 'nope'"),
         (
             lambda: Classifier().fit(TEXTS, TAGS).explain(["text"], "label-01"),

@@ -191,7 +191,7 @@ class Sample(Base):
     sizes: tuple[int, ...] = param((1, 2), "several")
     member: object = param("parabel", "nested", kind=xmtc.core.hyperparameters.ParameterSet)
 
-    def fit(self, data, valid=None, run=Run()):
+    def _fit(self, data, valid, run):
         raise NotImplementedError
 
 

@@ -191,7 +191,7 @@ class TestIndicatorInIndicatorOut:
         classifier = Classifier(min_df=1).fit(TEXTS, Y)
         assert set(classifier.predict(TEST, k=3).sum(axis=1)) == {3}
         for each in (classifier, Classifier(min_df=1).fit(TEXTS, TAGS)):
-            with pytest.raises(XmtcError, match="k=0 asks for no labels"):
+            with pytest.raises(XmtcError, match="k=0 is not positive"):
                 each.predict(TEST, k=0)
 
     def test_names_come_out_where_names_went_in(self):
@@ -353,10 +353,10 @@ class TestSampleWeight:
     @pytest.mark.parametrize(
         ("weights", "sentence"),
         [
-            (np.ones(3), "The weights have the shape (3,) and type float64; expected one number for each of the 200"),
+            (np.ones(3), "The weights have shape (3,) and type float64; expected one number for each of the 200"),
             (np.full(200, -1), "The weight of document 0 is -1; expected 0, or a finite number"),
             (np.full(200, np.nan), "The weight of document 0 is nan; expected 0, or a finite number"),
-            (np.zeros(200), "All documents have the weight zero"),
+            (np.zeros(200), "All documents have weight 0"),
             (["heavy"] * 200, "expected one number for each of the 200 documents"),
         ],
     )
@@ -367,9 +367,7 @@ class TestSampleWeight:
 
     def test_a_method_that_cannot_says_so(self):
         pytest.importorskip("torch")
-        with pytest.raises(
-            XmtcError, match="XMLRNN does not take weights of documents; leave sample_weight out, or use"
-        ):
+        with pytest.raises(XmtcError, match="XMLRNN does not support document weights; omit sample_weight, or use"):
             Classifier("xml_rnn").fit(TEXTS, TAGS, np.ones(len(TEXTS)))
 
 

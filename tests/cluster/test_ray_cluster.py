@@ -19,7 +19,7 @@ import pytest
 from planted import make_planted_corpus
 from typer.testing import CliRunner
 
-from xmtc import model_folder as store
+from xmtc import model_folder
 from xmtc.analysis.compare.saved_predictions import SavedPredictions
 from xmtc.analysis.method_specs import parse_specs
 from xmtc.analysis.trials import TrialContext, make_training_run, run_methods, run_on_cluster
@@ -27,9 +27,7 @@ from xmtc.analysis.tune.search import TuningGoal, tune
 from xmtc.analysis.tune.space import Range
 from xmtc.cli import app
 from xmtc.cli.train import parse_parameters
-from xmtc.cluster import connection as connecting
-from xmtc.cluster import scheduling as spreading
-from xmtc.cluster import transfer as sending
+from xmtc.cluster import connection, scheduling, transfer
 from xmtc.cluster.connection import check_reachable, connect
 from xmtc.cluster.scheduling import ThroughputEstimate, map_on_cluster, next_batch
 from xmtc.cluster.training import import_ray_train
@@ -70,7 +68,7 @@ def nodes() -> Iterator[Any]:
 
 def files_of(folder: Path) -> dict[str, bytes]:
     """What a model folder holds, but for the history, which has seconds in it."""
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != store.HISTORY_FILE}
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != model_folder.HISTORY_FILE}
 
 
 def trained(folder: Path, method: str, run: Run = Run(threads=2), **parameters: Any) -> dict[str, bytes]:
@@ -378,7 +376,7 @@ def test_without_ray_train(monkeypatch):
 def test_workers_are_those_of_a_cluster():
     done = CliRunner().invoke(app, ["train", "corpus.jsonl", "-o", "model", "--workers", "2"])
     assert "there is no --cluster" in str(done.exception)
-    with pytest.raises(XmtcError, match="workers=-1 does not fit"):
+    with pytest.raises(XmtcError, match="workers=-1 is invalid"):
         Run(workers=-1)
 
 
@@ -401,11 +399,11 @@ def test_who_trains_a_network(machines, device, n_wanted, expected):
 
 
 def test_who_cannot_train_a_network():
-    with pytest.raises(XmtcError, match="room for 2 workers, and 3 are wanted; expected at most one for each GPU"):
+    with pytest.raises(XmtcError, match="room for 2 workers, but 3 are requested; expected at most one per GPU"):
         plan_worker_group([TWO_GPUS], n_requested=3)
-    with pytest.raises(XmtcError, match="room for 0 workers, and 1 are wanted"):
+    with pytest.raises(XmtcError, match="room for 0 workers, but 1 are requested"):
         plan_worker_group([HEAD])
-    with pytest.raises(XmtcError, match="device=cuda:1 is a device of this machine"):
+    with pytest.raises(XmtcError, match="device=cuda:1 names a device of this machine"):
         plan_worker_group([TWO_GPUS], "cuda:1")
     assert shrink_worker_group(WorkerGroup(3, 2, False), [FOUR_CPUS]) == WorkerGroup(2, 2, False)
     with pytest.raises(XmtcError, match="no machine left"):
@@ -455,7 +453,7 @@ def test_a_users_mistake_stays_one(nodes):
 
 
 def test_a_failure_costs_no_answer_of_its_batch(nodes, monkeypatch):
-    monkeypatch.setattr(spreading, "TARGET_BATCH_SECONDS", 1e6)  # all but the first batches have as many as there are
+    monkeypatch.setattr(scheduling, "TARGET_BATCH_SECONDS", 1e6)  # all but the first batches have as many as there are
 
     def work(number: int) -> int:
         if number == 30:
@@ -526,7 +524,7 @@ def test_other_errors_say_where_they_were(nodes):
 
 
 def test_work_that_ends_every_worker_is_given_up(nodes, monkeypatch):
-    monkeypatch.setattr(spreading, "MAX_TASK_RETRIES", 1)
+    monkeypatch.setattr(scheduling, "MAX_TASK_RETRIES", 1)
 
     def work(number: int) -> None:
         os._exit(1)
@@ -537,13 +535,13 @@ def test_work_that_ends_every_worker_is_given_up(nodes, monkeypatch):
 
 def test_another_version_is_refused(nodes, monkeypatch):
     monkeypatch.setattr("xmtc.__version__", "0.0.0")
-    with pytest.raises(XmtcError, match=r"and this machine 0\.0\.0; install the same"):
+    with pytest.raises(XmtcError, match=r"but this machine has 0\.0\.0; install the same"):
         list(map_on_cluster("auto", abs, [1, 2]))
 
 
 @pytest.mark.parametrize("address", ["head", "http://head:1", "head:port", "ray://head", 6379, None])
 def test_what_can_be_no_address(address):
-    with pytest.raises(XmtcError, match="is no cluster; expected auto"):
+    with pytest.raises(XmtcError, match="is invalid; expected auto"):
         Run(cluster=address)
 
 
@@ -579,7 +577,7 @@ def test_large_arrays_travel_by_themselves(nodes):
     import ray
 
     large, small = np.arange(MIN_SHARED_ARRAY_BYTES, dtype=np.int64), np.arange(5)
-    parcel = sending.pack_value({"large": large, "again": large, "small": small}, "session")
+    parcel = transfer.pack_value({"large": large, "again": large, "small": small}, "session")
     assert len(parcel.content) < 1000
     found = unpack_value(parcel.content, ray.get(parcel.arrays))
     assert np.array_equal(found["large"], large)
@@ -604,7 +602,7 @@ def test_what_was_marked_is_the_same_memory():
 def test_compiled_functions_travel_by_name(nodes):
     from xmtc.core.sparse import shell_sort
 
-    assert pickle.loads(sending.pack_value(shell_sort, "session").content) is shell_sort
+    assert pickle.loads(transfer.pack_value(shell_sort, "session").content) is shell_sort
 
 
 def test_batches_grow_until_they_take_a_second():
@@ -623,7 +621,7 @@ def test_a_signal_stays_ours():
 
     before = signal.signal(signal.SIGTERM, ours)
     try:
-        with connecting.preserve_signal_handler():
+        with connection.preserve_signal_handler():
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         assert signal.getsignal(signal.SIGTERM) is ours
     finally:

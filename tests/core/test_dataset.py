@@ -15,8 +15,7 @@ from test_metrics import truth
 from voting import AllVotes, WordVotes
 
 from xmtc import Dataset, Method, Predictions, Run, XmtcError
-from xmtc.core import array_validation as arrays
-from xmtc.core import dataset
+from xmtc.core import array_validation, dataset
 from xmtc.core.dataset import Bag, Tokens
 from xmtc.evaluation import evaluate
 from xmtc.methods.ensemble.calibrated_model import calibrate_model
@@ -129,18 +128,18 @@ REFUSED = {
     "too large in sum": (csr_array(([3e38, 3e38], [1, 1], [0, 2]), shape=(1, 3)), "X has inf in row 0, column 1"),
     "a column too far": (
         with_part("indices", put(3, 30)),
-        "X is a csr matrix whose arrays do not fit together (indices",
+        "X is a csr matrix with inconsistent arrays (indices",
     ),
-    "a negative column": (with_part("indices", put(3, -1)), "do not fit together"),
+    "a negative column": (with_part("indices", put(3, -1)), "inconsistent arrays"),
     "a row too far": (
         with_part("indices", put(3, 50), csc_array),
-        "X is a csc matrix whose arrays do not fit together",
+        "X is a csc matrix with inconsistent arrays",
     ),
-    "rows that fall": (with_part("indptr", put(3, 0)), "do not fit together"),
-    "rows that end beyond": (with_part("indptr", put(-1, 9999)), "do not fit together"),
-    "rows that begin late": (with_part("indptr", put(0, 1)), "do not fit together"),
+    "rows that fall": (with_part("indptr", put(3, 0)), "inconsistent arrays"),
+    "rows that end beyond": (with_part("indptr", put(-1, 9999)), "inconsistent arrays"),
+    "rows that begin late": (with_part("indptr", put(0, 1)), "inconsistent arrays"),
     "one dimension": (np.arange(3.0), "X is a ndarray of 1 dimensions and type float64; expected a matrix of numbers"),
-    "words": (np.array([["a", "b"]]), "expected a matrix of numbers: a row for each document"),
+    "words": (np.array([["a", "b"]]), "expected a matrix of numbers with a row for each document"),
     "objects": (np.array([[1, None]]), "type object"),
     "complex numbers": (np.ones((2, 2)) * 1j, "type complex128"),
     "nothing": (None, "X is a NoneType of 0 dimensions"),
@@ -175,13 +174,13 @@ def test_other_labels_are_refused():
         with pytest.raises(XmtcError, match=r"Y has \S+ among its values; expected ones at the labels of a document"):
             Dataset.from_matrix(X, given)
         Dataset.from_matrix(X, given != 0)
-    with pytest.raises(XmtcError, match="found that columns has 50, Y has 49"):
+    with pytest.raises(XmtcError, match="different numbers of rows: columns has 50, Y has 49"):
         Dataset.from_matrix(X, Y[:49])
     with pytest.raises(XmtcError, match="Y is a list of 1 dimensions and type <U1; expected a matrix of numbers"):
         Dataset.from_matrix(X[:2], ["a", "b"])
-    with pytest.raises(XmtcError, match="found that columns has 50, words has 1"):
+    with pytest.raises(XmtcError, match="different numbers of rows: columns has 50, words has 1"):
         Dataset({"columns": Bag(X), "words": Tokens([0], [0, 1], 1)})
-    with pytest.raises(XmtcError, match="without views"):
+    with pytest.raises(XmtcError, match="has no views"):
         Dataset({})
     with pytest.raises(XmtcError, match=r"The view columns is a csr_array; expected a Bag\(matrix\) or Tokens"):
         Dataset({"columns": X})
@@ -197,15 +196,15 @@ def test_tokens_are_converted():
 @pytest.mark.parametrize(
     ("ids", "offsets", "size", "said"),
     [
-        ([0, 4], [0, 2], 4, "The ids go from 0 to 4; expected 0 to 3, as size=4 says"),
-        ([-1, 2], [0, 2], 4, "The ids go from -1 to 2"),
+        ([0, 4], [0, 2], 4, "The ids range from 0 to 4; expected 0 to 3, since size=4"),
+        ([-1, 2], [0, 2], 4, "The ids range from -1 to 2"),
         (np.array([2**40]), [0, 1], 2**41, "expected 0 to 2147483646"),
-        ([0.5], [0, 1], 4, "ids has 1 dimensions and type float64; expected one array of whole numbers"),
+        ([0.5], [0, 1], 4, "ids has 1 dimensions and type float64; expected one array of integers"),
         ([[0], [1]], [0, 2], 4, "ids has 2 dimensions"),
-        ([0, 1], [0, 1], 4, "The offsets lead from 0 to 1; expected them to rise from 0 to the 2 ids"),
-        ([0, 1], [1, 2], 4, "The offsets lead from 1 to 2"),
-        ([0, 1], [0, 2, 1, 2], 4, "expected them to rise"),
-        ([0, 1], [], 4, "The offsets lead nowhere"),
+        ([0, 1], [0, 1], 4, "The offsets range from 0 to 1; expected one more than there are documents"),
+        ([0, 1], [1, 2], 4, "The offsets range from 1 to 2"),
+        ([0, 1], [0, 2, 1, 2], 4, "ascending from 0 to 2"),
+        ([0, 1], [], 4, "The offsets are empty"),
         ([0, 1], [0.0, 2.0], 4, "offsets has 1 dimensions and type float64"),
     ],
 )
@@ -218,7 +217,7 @@ def test_other_tokens_are_refused(ids, offsets, size, said):
 def test_what_is_derived_is_not_looked_at_again():
     tokens = Tokens([3, 1, 2], [0, 2, 3], 4)
     both = Dataset({"columns": Bag(X[:2]), "words": tokens}, Y[:2], [1, 2])
-    names = ("feature_matrix", "label_matrix", "token_ids", "token_offsets", "document_weights")
+    names = ("as_feature_matrix", "as_label_matrix", "as_token_ids", "as_token_offsets", "as_document_weights")
     looks = [patch.object(dataset, name, side_effect=AssertionError(name)) for name in names]
     for look in looks:
         look.start()
@@ -232,7 +231,7 @@ def test_what_is_derived_is_not_looked_at_again():
             assert (found.tokens("words").size, found.tokens("words").encoder) == (4, "")
             assert found.weights[0] == 1
             assert found.Y.shape[1] == 6
-        with pytest.raises(AssertionError, match="label_matrix"):
+        with pytest.raises(AssertionError, match="as_label_matrix"):
             replace(both, Y=Y)
     finally:
         for look in looks:
@@ -272,7 +271,7 @@ MODELS = {
 @pytest.mark.parametrize(("model", "data"), MODELS.values(), ids=MODELS)
 def test_every_model_refuses_other_views_before_it_works(model, data):
     model.predict(data, 3, ONE_THREAD)
-    assert model.predict(data.rows(slice(0, 0)), 3, ONE_THREAD).labels.shape == (0, 3)
+    assert model.predict(data.select_rows(slice(0, 0)), 3, ONE_THREAD).labels.shape == (0, 3)
     wider = Dataset({name: widen_view(view) for name, view in data.views.items()})
     others = {
         "wider": wider,
@@ -282,9 +281,9 @@ def test_every_model_refuses_other_views_before_it_works(model, data):
     }
     for other in others.values():
         for ask in (lambda: model.predict(other, 3, ONE_THREAD), lambda: model.explain(document=other, label=0)):  # noqa: B023
-            with pytest.raises(XmtcError, match=r"but the model was trained on|where a Dataset was expected"):
+            with pytest.raises(XmtcError, match=r"but the model was trained on|expected a Dataset"):
                 ask()
-    with pytest.raises(XmtcError, match="k=0 asks for no labels"):
+    with pytest.raises(XmtcError, match="k=0 is not positive"):
         model.predict(data=data, k=0)
     with pytest.raises(XmtcError, match="documents to explain, expected one"):
         model.explain(data, 0)
@@ -294,16 +293,12 @@ def test_the_sentence_names_both():
     with pytest.raises(XmtcError) as raised:
         LINEAR.predict(Dataset.from_matrix(X[:, :7]))
     assert str(raised.value) == (
-        "The documents have 7 columns, but the model was trained on 30 columns; give it the views, and the columns, "
-        "that it was trained on."
+        "The documents have 7 columns, but the model was trained on 30 columns; pass the views and columns of the "
+        "training data."
     )
 
 
-def test_a_check_leaves_signatures_and_names_alone():
-    from inspect import signature
-
-    assert list(signature(type(LINEAR).predict).parameters) == ["self", "data", "k", "run", "label_weights"]
-    assert DiSMEC.fit.__qualname__ == "OneVsAll.fit"
+def test_predict_needs_data():
     with pytest.raises(TypeError):
         LINEAR.predict()
     assert fixed([1], [0.5]).predict(Dataset.from_matrix(np.zeros((1, 0)))).labels.tolist() == [[1]]
@@ -311,7 +306,7 @@ def test_a_check_leaves_signatures_and_names_alone():
 
 @dataclass(frozen=True)
 class Untrained(Method):
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()):
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run):
         return "trained"
 
 
@@ -328,7 +323,7 @@ def test_a_method_is_reached_only_by_what_it_can_learn_from():
             Untrained().fit(Dataset.from_matrix(*given))
     with pytest.raises(XmtcError, match=r"validation documents have 7 columns and 6 labels; expected 30 columns and 6"):
         Untrained().fit(DATA, valid=Dataset.from_matrix(X[:, :7], Y))
-    with pytest.raises(XmtcError, match="Found a csr_array where a Dataset was expected"):
+    with pytest.raises(XmtcError, match="Found a csr_array, expected a Dataset"):
         Untrained().fit(X)
 
 
@@ -354,12 +349,12 @@ def test_predictions_are_converted():
 @pytest.mark.parametrize(
     ("labels", "scores", "said"),
     [
-        ([[1, 2], [3, 3]], [[1, 1], [1, 1]], "Label 3 is named twice for document 1"),
-        ([[1, 2, 1]], [[3, 2, 1]], "Label 1 is named twice for document 0"),
-        ([[-2, 2]], [[1, 1]], "The labels go from -2 to 2"),
-        ([[2**40, 2]], [[1, 1]], "The labels go from 2 to 1099511627776"),
+        ([[1, 2], [3, 3]], [[1, 1], [1, 1]], "Label 3 is predicted twice for document 1"),
+        ([[1, 2, 1]], [[3, 2, 1]], "Label 1 is predicted twice for document 0"),
+        ([[-2, 2]], [[1, 1]], "The labels range from -2 to 2"),
+        ([[2**40, 2]], [[1, 1]], "The labels range from 2 to 1099511627776"),
         ([[0.5]], [[1]], "The labels are of type float64"),
-        ([[1]], [[np.nan]], "The score of document 0 is nan"),
+        ([[1]], [[np.nan]], "A score of document 0 is nan"),
         ([[1]], [["high"]], "The scores are of type <U4"),
         ([[1, 2]], [[1]], "Found labels of shape (1, 2) and scores of shape (1, 1)"),
         ([1, 2], [1, 2], "Found labels of shape (2,)"),
@@ -388,5 +383,5 @@ def test_evaluation_refuses_labels_that_are_not_there():
 
 def test_64_bits_stay_where_rows_end_beyond_32():
     """Without a matrix of 16 gigabytes: with a limit that is nearer."""
-    with patch.object(arrays, "MOST", 100):
-        assert arrays.as_csr(csr_array(X)).indices.dtype == np.int64
+    with patch.object(array_validation, "MAX_INDEX", 100):
+        assert array_validation.as_csr(csr_array(X)).indices.dtype == np.int64

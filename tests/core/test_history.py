@@ -117,7 +117,7 @@ def test_parts_of_a_loss_are_added_up():
 
 
 def test_the_rate_is_that_of_the_last_step():
-    found = told_by(lambda docs, made: made(0), [0.1, 0.2, 0.3], n_steps=9, warm_up=3)
+    found = told_by(lambda docs, made: made(0), [0.1, 0.2, 0.3], n_steps=9, warmup_steps=3)
     assert [done.rate for done in found] == pytest.approx([0.1 * 2 / 3, 0.1 * 4 / 6, 0.1 * 1 / 6])
 
 
@@ -389,14 +389,14 @@ def test_stages_of_one_title_have_a_bar_each_as_long_as_they_took():
 
 
 def test_what_cannot_be_plotted(tmp_path, monkeypatch):
-    with pytest.raises(XmtcError, match="Found no history to plot"):
+    with pytest.raises(XmtcError, match="The history is empty"):
         plot_history([])
     pytest.importorskip("matplotlib")
     for name in ("history.nonsense", "nowhere/history.png"):
         with pytest.raises(XmtcError, match=r"cannot be written .*name a file such as history\.png"):
             plot_history(parabel().history, tmp_path / name)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(XmtcError, match="needs matplotlib, which is not here: pip install matplotlib"):
+    with pytest.raises(XmtcError, match="needs matplotlib, which is not installed: pip install matplotlib"):
         plot_history(parabel().history)
 
 
@@ -435,7 +435,7 @@ def test_the_module_of_a_trained_network():
     assert isinstance(module, torch.nn.Module)
     assert not module.training
     expected = tagger.model.predict(data, 5, ONE)
-    batch = tagger.model.network.design.loader(data, torch.device("cpu")).batch(np.arange(3))
+    batch = tagger.model.network.design.loader(data, torch.device("cpu")).load_batch(np.arange(3))
     with torch.no_grad():
         scores = module(batch).sigmoid().numpy()
     np.testing.assert_allclose(np.take_along_axis(scores, expected.labels, 1), expected.scores, rtol=1e-5)

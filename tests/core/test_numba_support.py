@@ -27,9 +27,9 @@ tempfile.TemporaryFile = TemporaryFile
 
 import numpy as np
 from xmtc.core.numba_support import fast_kernel
-from xmtc.text.string_index import Vocabulary, hash_bytes
-words = Vocabulary.of(["fish", "water"])
-print(words.find(words.text, words.ends), hash_bytes._cache.cache_path)
+from xmtc.text.string_index import StringIndex, hash_bytes
+words = StringIndex.from_strings(["fish", "water"])
+print(words.find_packed(words.text, words.ends), hash_bytes._cache.cache_path)
 """
 
 
@@ -45,8 +45,9 @@ def test_without_a_place_for_compiled_code(is_allowed: bool, tmp_path: Path) -> 
 
 def test_what_is_kept_is_loaded_without_the_compiler(tmp_path: Path) -> None:
     """Which is half of numba: its part for arrays stands for it."""
-    code = "import sys\nfrom xmtc.text.string_index import Vocabulary\nwords = Vocabulary.of(['fish', 'water'])"
-    code += "\nprint(words.find(words.text, words.ends), 'numba.np.npyimpl' in sys.modules)"
+    code = "import sys\nfrom xmtc.text.string_index import StringIndex"
+    code += "\nwords = StringIndex.from_strings(['fish', 'water'])"
+    code += "\nprint(words.find_packed(words.text, words.ends), 'numba.np.npyimpl' in sys.modules)"
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     for is_compiled in (True, False):
         found = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)

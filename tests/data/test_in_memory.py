@@ -315,7 +315,7 @@ class TestSilentMisreadings:
     def test_columns_beyond_the_last_are_refused(self):
         X = csr_array(np.eye(4))
         X.indices[2] = 99
-        with pytest.raises(XmtcError, match="whose arrays do not fit together"):
+        with pytest.raises(XmtcError, match="with inconsistent arrays"):
             Classifier().fit(X, [["a"], ["b"]] * 2)
 
     def test_a_text_may_be_missing_in_the_first_row(self):

@@ -331,7 +331,7 @@ def test_predicted_label_without_column_in_truth_raises() -> None:
 
 
 def test_label_predicted_twice_raises() -> None:
-    with pytest.raises(XmtcError, match="Label 0 is named twice for document 1; expected each label once"):
+    with pytest.raises(XmtcError, match="Label 0 is predicted twice for document 1; expected each label once"):
         predictions([[0, 1, 2], [0, 0, 0]])  # R@3 would be 3
 
 

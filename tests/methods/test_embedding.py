@@ -312,7 +312,7 @@ def test_without_the_library_it_says_so_before_training_and_searches_exactly_aft
 
 def test_what_no_memory_holds_is_refused_before_the_training(monkeypatch):
     monkeypatch.setattr("xmtc.core.memory.get_memory_limit", lambda: 10_000.0)
-    with pytest.raises(XmtcError, match=r"A model of 15 learners would take .* lower n_learners"):
+    with pytest.raises(XmtcError, match=r"A model of 15 learners would need .* lower n_learners"):
         AnnexML().fit(data(), run=ONE)
 
 

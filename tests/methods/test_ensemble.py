@@ -65,10 +65,10 @@ class Fixed(Model):
     per_token: tuple[float, ...] | None = None
     limits: dict[str, int] = field(default_factory=dict)
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         return answer([self.labels[:k]], [self.scores[:k]])
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         per_token = None if self.per_token is None else np.array(self.per_token, np.float32)
         view = next(iter(self.views), "tfidf")
         return Explanation(view, np.array(self.labels, np.int32), np.array(self.scores, np.float32), per_token)
@@ -225,10 +225,10 @@ class Scored(Model):
     n_labels: int = 40
     views: dict[str, int] = field(default_factory=lambda: {"columns": 0})
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         return Predictions(self.labels[:, :k], self.scores[:, :k])
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         raise NotImplementedError
 
 

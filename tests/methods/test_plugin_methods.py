@@ -102,10 +102,10 @@ class Bag(Model):
 
     found: dict
 
-    def predict(self, data, k=5, run=None):
+    def _predict(self, data, k, run):
         raise NotImplementedError
 
-    def explain(self, document, label):
+    def _explain(self, document, label):
         raise NotImplementedError
 
 
@@ -121,10 +121,10 @@ class NoDataclass(Form):
 def method_leaving(model) -> Method:
     @dataclass(frozen=True)
     class Leaves(Method):
-        def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()):
+        def _fit(self, data: Dataset, valid: Dataset | None, run: Run):
             raise AssertionError("nothing is trained")
 
-    Leaves.fit.__annotations__["return"] = model
+    Leaves._fit.__annotations__["return"] = model
     Leaves.__qualname__ = "Leaves"
     return Leaves()
 
@@ -148,7 +148,7 @@ def test_what_could_not_be_saved_is_refused_before_the_training(model, said):
 def test_a_method_inside_a_function_cannot_be_found_again():
     @dataclass(frozen=True)
     class Inner(Method):
-        def fit(self, data, valid=None, run=None):
+        def _fit(self, data, valid, run):
             raise AssertionError("nothing is trained")
 
     with pytest.raises(XmtcError, match="Inner is defined inside a function, so a saved model cannot be loaded"):

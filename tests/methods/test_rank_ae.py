@@ -691,7 +691,10 @@ def test_batch_size_does_not_change_predictions(bound, monkeypatch):
             "RankAE: margin=10 does not fit bounded=true, outputs between 0 and 1; expected at most 1.",
         ),
         (lambda: RankAE(loss="hinge"), "loss='hinge' does not fit; expected one of 'ranking', 'bce'"),
-        (lambda: SMALL.fit(make_planted_features(1, 0), run=ONE), "Found 1 documents with labels; expected at least two, one for training"),
+        (
+            lambda: SMALL.fit(make_planted_features(1, 0), run=ONE),
+            "Found 1 documents with labels; expected at least two, one for training",
+        ),
         (
             lambda: Classifier("rank_ae", input="lstm").fit(np.eye(4), [["a"]] * 4, run=ONE),
             "RankAE reads words, but the corpus holds features",

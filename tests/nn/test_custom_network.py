@@ -69,7 +69,7 @@ class ConvolutionDesign(Design):
 
 @dataclass(frozen=True, kw_only=True)
 class ConvolutionModel(NetworkModel):
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """Input × gradient."""
         tokens, device = document.tokens("words"), torch.device("cpu")
         network, batch = self.network.load_on(device), TokenLoader(tokens, device).load_batch(np.array([0]))
@@ -95,7 +95,7 @@ class TinyCNN(Method):
     rate: float = param(0.01, "Learning rate of Adam.", low=1e-8)
     seed: int = param(0, "Seed of all random numbers.", low=0)
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> ConvolutionModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> ConvolutionModel:
         vectors = load_token_vectors(data.tokens("words"), dimension=self.dimension, run=run)
         data, valid, device = prepare_training(self, data, valid, run, seed=self.seed)
         design = ConvolutionDesign(

@@ -264,7 +264,7 @@ def test_a_decision_survives_saving_and_old_folders_have_none(place, tmp_path):
         ("by", "luck", "its decision is not for its labels"),
         ("by", "label", "its decision is not for its labels"),
         ("depth", 0, "its decision is not for its labels"),
-        ("depth", "many", "decision.depth is of another type"),
+        ("depth", "many", "decision.depth has the wrong type"),
         ("scale", -1.0, "its decision is not for its labels"),
     ],
 )

@@ -56,8 +56,8 @@ def test_a_child_is_used_again(children):
 @linux
 def test_memory_is_limited(children):
     with pytest.raises(ChildTaskError, match=r"^it needs more than 100 MiB of memory, or crashes its reader$"):
-        run(children, "allocate", 200 * MIB, memory=100 * MIB)
-    assert run(children, "allocate", 50 * MIB, memory=100 * MIB) == [50 * MIB]
+        run(children, "allocate", 200 * MIB, memory_bytes=100 * MIB)
+    assert run(children, "allocate", 50 * MIB, memory_bytes=100 * MIB) == [50 * MIB]
 
 
 def test_time_is_limited_and_the_child_killed(children):
@@ -78,7 +78,7 @@ def test_time_of_the_reader_of_values_does_not_count(children):
 
 def test_output_is_limited(children):
     with pytest.raises(ChildTaskError, match=r"^it holds more than 3 MiB of text$"):
-        run(children, "many", 10**9, output=3 * MIB)
+        run(children, "many", 10**9, output_bytes=3 * MIB)
     with pytest.raises(ChildTaskError, match=r"^it is damaged \(one of its texts is too long\)$"):
         run(children, "huge")
 
@@ -95,8 +95,8 @@ def test_a_frame_above_the_limit_is_not_read(children):
     stream.seek(0)
     assert read_frame(stream, 100) == (b"d", b"x" * 100)
     with pytest.raises(ChildTaskError, match=r"^it holds more than 1 MiB of text$"):
-        run(children, "many", 1, output=MIB)
-    assert len(run(children, "many", 1, output=MIB + 2)) == 1
+        run(children, "many", 1, output_bytes=MIB)
+    assert len(run(children, "many", 1, output_bytes=MIB + 2)) == 1
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_child_starts_where_pipes_cannot_be_large(children, monkeypatch):
 
 
 def test_text_takes_as_many_bytes_as_in_utf8(children):
-    assert run(children, "echo", ["é" * MIB, "\ud800"], output=2 * MIB + 100) == [["é" * MIB, "\ud800"]]
+    assert run(children, "echo", ["é" * MIB, "\ud800"], output_bytes=2 * MIB + 100) == [["é" * MIB, "\ud800"]]
 
 
 def test_an_error_of_the_content_is_raised(children):
@@ -179,15 +179,15 @@ def test_an_error_of_the_content_is_raised(children):
         run(children, "size", None, content)
 
 
-def test_a_job_is_killed_from_another_thread(children):
-    job = children.job("child_tasks:never_end", None, b"")
-    values = job.values()
+def test_a_task_is_killed_from_another_thread(children):
+    task = children.create_task("child_tasks:never_end", None, b"")
+    values = task.run()
     pid = next(values)
-    threading.Timer(0.1, job.kill).start()
+    threading.Timer(0.1, task.kill).start()
     with pytest.raises(ChildTaskError):
         next(values)
     assert ends_within(pid, 1)
-    assert job.child is None
+    assert task.child is None
 
 
 def test_values_that_nobody_reads_end_the_child(children):
@@ -209,8 +209,8 @@ def test_an_unused_child_ends_and_is_replaced():
 
 PARENT = """
 import sys
-from xmtc.core.child_process import Children
-values = Children(idle_seconds=0).run("child_tasks:never_end", None, b"")
+from xmtc.core.child_process import ChildPool
+values = ChildPool(idle_seconds=0).run("child_tasks:never_end", None, b"")
 print(next(values), flush=True)
 next(values)
 """

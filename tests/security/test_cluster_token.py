@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from xmtc.cluster import connection as connecting
+from xmtc.cluster import connection
 
 START = """
 from xmtc.cluster.connection import connect
@@ -34,8 +34,8 @@ def environment(monkeypatch, tmp_path) -> dict[str, str]:
 )
 def test_a_token_is_required_unless_the_user_has_decided(monkeypatch, tmp_path, existing, mode):
     """Without Ray: what it finds in the environment when it is imported."""
-    monkeypatch.setattr(connecting, "CURRENT_CLUSTER_FILE", tmp_path / "none")
-    monkeypatch.setattr(connecting, "import_ray", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(connection, "CURRENT_CLUSTER_FILE", tmp_path / "none")
+    monkeypatch.setattr(connection, "import_ray", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
     monkeypatch.delitem(sys.modules, "ray", raising=False)
     for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
         monkeypatch.setenv(name, "")  # so that it is restored
@@ -43,7 +43,7 @@ def test_a_token_is_required_unless_the_user_has_decided(monkeypatch, tmp_path, 
     for name, value in existing.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(KeyboardInterrupt):
-        connecting.connect("auto")
+        connection.connect("auto")
     assert os.environ.get("RAY_AUTH_MODE") == (mode or existing.get("RAY_AUTH_MODE"))
     assert len(os.environ.get("RAY_AUTH_TOKEN", "")) == (64 if mode else 0)
 

@@ -59,7 +59,9 @@ def test_the_watch_sees_what_it_should(code: str, seen: str) -> None:
 def test_hostile_folders_get_sentences(tmp_path: Path) -> None:
     """In a process of its own: an audit hook cannot be taken away."""
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "XMTC_CAMPAIGN": str(tmp_path), "TQDM_DISABLE": "1"}
-    environment |= {"PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS / "campaigns")])}
+    environment |= {
+        "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS / "campaigns"), str(TESTS / "support")])
+    }
     code = "import cases, folders, json\n"
     code += "outcome = cases.in_this_process(folders.case, 2026, range(400))\n"
     code += "print(json.dumps([outcome.n_cases, outcome.n_refused, outcome.findings]))"

@@ -26,7 +26,8 @@ from xmtc.core.registry import find_subclasses, get_class_address
 from xmtc.features import view_class
 from xmtc.methods import method_class
 from xmtc.storage.form_types import FORM_TYPES, OLD_NAMES, get_form_class, get_form_name
-from xmtc.storage.regular_files import NotRegularError, open_regular, parse_json, read_regular, resolve_links
+from xmtc.storage.json_types import parse_json
+from xmtc.storage.regular_files import NotRegularError, open_regular, read_regular, resolve_links
 from xmtc.vocabulary import Vocabulary
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -89,12 +90,12 @@ HOSTILE = {"method": f"{__name__}:Touch", "parameters": {"args": ["id"]}}
         ("parameters/n_trees", HOSTILE, f" is damaged: Parabel: n_trees={HOSTILE!r} does not fit; expected"),
         ("views/tfidf/min_df", HOSTILE, f" is damaged: Tfidf: min_df={HOSTILE!r} does not fit; expected"),
         ("views/tfidf/min_df", [HOSTILE], f" is damaged: Tfidf: min_df={[HOSTILE]!r} does not fit; expected"),
-        ("method", f"{__name__}:Touch", f"The method {__name__}:Touch is not here; import its module first, or"),
-        ("method", "subprocess:Popen", "The method subprocess:Popen is not here; import its module first, or"),
-        ("method", "xmtc.cli:main", "The method xmtc.cli:main is not here; import its module first, or"),
+        ("method", f"{__name__}:Touch", f"The method {__name__}:Touch is not defined; import its module first, or"),
+        ("method", "subprocess:Popen", "The method subprocess:Popen is not defined; import its module first, or"),
+        ("method", "xmtc.cli:main", "The method xmtc.cli:main is not defined; import its module first, or"),
         ("parameters", {"seed": -1}, " is damaged: Parabel: seed=-1 does not fit; expected"),
         ("parameters", {"nothing": 1}, " is damaged: Parabel has no parameter 'nothing'"),
-        ("views", {f"{__name__}:Touch": {}}, f"The view {__name__}:Touch is not here; import its module first, or"),
+        ("views", {f"{__name__}:Touch": {}}, f"The view {__name__}:Touch is not defined; import its module first, or"),
     ],
 )
 def test_a_description_calls_nothing(folder: Path, path: str, value: Any, sentence: str) -> None:
@@ -105,7 +106,7 @@ def test_a_description_calls_nothing(folder: Path, path: str, value: Any, senten
 def test_members_are_methods_and_nothing_else(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(OLD / "consensus", tmp_path / "model"))
     edit(folder, lambda about: place(about, "parameters/members", [HOSTILE, HOSTILE]))
-    assert refused(Classifier.load, folder).startswith(f"The method {__name__}:Touch is not here; import its module")
+    assert refused(Classifier.load, folder).startswith(f"The method {__name__}:Touch is not defined; import its module")
     edit(folder, lambda about: place(about, "parameters/members", [{"method": "parabel"}] * 2))
     assert refused(Classifier.load, folder) == (
         " is damaged: a method of it has no parameters; copy or train it again."
@@ -135,7 +136,9 @@ def test_members_are_methods_and_nothing_else(tmp_path: Path) -> None:
 def test_a_registry_finds_registered_classes_only(name: Any) -> None:
     before = set(sys.modules)
     for find in (method_class, view_class):
-        with pytest.raises(XmtcError, match=r"^(There is no (method|view) |The (method|view) .* is not here; import)"):
+        with pytest.raises(
+            XmtcError, match=r"^(There is no (method|view) |The (method|view) .* is not defined; import)"
+        ):
             find(name)
     with pytest.raises((KeyError, TypeError)):
         get_form_class(name)
@@ -157,10 +160,10 @@ def test_a_method_and_a_form_are_not_exchanged() -> None:
 class OwnModel(Model):
     power: float = 1.0
 
-    def predict(self, data: Any, k: int = 5, run: Any = None) -> Any:
+    def _predict(self, data: Any, k: int, run: Any) -> Any:
         raise NotImplementedError
 
-    def explain(self, document: Any, label: int) -> Any:
+    def _explain(self, document: Any, label: int) -> Any:
         raise NotImplementedError
 
 
@@ -168,7 +171,7 @@ class OwnModel(Model):
 class OwnMethod(Method):
     quick_parameters: ClassVar[dict[str, Any]] = {}
 
-    def fit(self, data: Any, valid: Any = None, run: Any = None) -> OwnModel:
+    def _fit(self, data: Any, valid: Any, run: Any) -> OwnModel:
         return OwnModel(n_labels=data.n_labels, views=data.sizes)
 
 
@@ -182,7 +185,7 @@ def test_classes_of_a_program_are_found_once_they_are_defined(tmp_path: Path) ->
 def test_an_entry_point_must_be_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(xmtc.METHODS, "touch", f"{__name__}:Touch")
     with pytest.raises(
-        XmtcError, match=r"^The method touch is no subclass of Method; mend the package that adds it\.$"
+        XmtcError, match=r"^The method touch is not a subclass of Method; fix the package that adds it\.$"
     ):
         method_class("touch")
 
@@ -217,7 +220,7 @@ def test_new_folders_name_types_and_no_modules(tmp_path: Path) -> None:
 )
 def test_a_form_of_no_type_is_refused(folder: Path, name: Any) -> None:
     edit(folder, lambda about: place(about, "parts/model/form", name))
-    assert refused(Tagger.load, folder).startswith(" is damaged: about.json and arrays.safetensors do not fit together")
+    assert refused(Tagger.load, folder).startswith(" is damaged: about.json and arrays.safetensors are inconsistent")
 
 
 # --- what about.json says
@@ -264,9 +267,9 @@ def test_labels_that_are_no_numbers_are_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "phrase"),
     [
-        (b'{"format": 4, "format": 3}', "the key 'format' stands twice in an object"),
-        (b'{"format": NaN}', "NaN is no number of JSON"),
-        (b'{"format": -Infinity}', "-Infinity is no number of JSON"),
+        (b'{"format": 4, "format": 3}', "the key 'format' occurs twice in an object"),
+        (b'{"format": NaN}', "NaN is not a JSON number"),
+        (b'{"format": -Infinity}', "-Infinity is not a JSON number"),
         (b'{"format": 1e999}', "a number is too large"),
         (b'{"format": ' + b"9" * 5000 + b"}", "Exceeds the limit (4300 digits) for integer string conversion"),
         (b'{"format": ' + b"[" * 100 + b"]" * 100 + b"}", "it is nested more than 100 levels deep"),
@@ -301,25 +304,25 @@ def set_entry(key: str, value: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("change", "phrase"),
     [
-        (set_entry("shape", [-1]), "the shape of an array is no list of sizes"),
-        (set_entry("shape", [True] * 5), "the shape of an array is no list of sizes"),
-        (set_entry("shape", [5.0]), "the shape of an array is no list of sizes"),
-        (set_entry("shape", [2**70]), "the shape of an array is no list of sizes"),
-        (set_entry("shape", "5"), "the shape of an array is no list of sizes"),
-        (set_entry("shape", [1] * 40 + [5]), "the shape of an array is no list of sizes"),
+        (set_entry("shape", [-1]), "the shape of an array is not a list of sizes"),
+        (set_entry("shape", [True] * 5), "the shape of an array is not a list of sizes"),
+        (set_entry("shape", [5.0]), "the shape of an array is not a list of sizes"),
+        (set_entry("shape", [2**70]), "the shape of an array is not a list of sizes"),
+        (set_entry("shape", "5"), "the shape of an array is not a list of sizes"),
+        (set_entry("shape", [1] * 40 + [5]), "the shape of an array is not a list of sizes"),
         (
             set_entry("shape", [2**62, 2**62]),
             "an array of shape [4611686018427387904, 4611686018427387904] does not fit",
         ),
         (set_entry("data_offsets", [8, 48]), "its arrays overlap, or do not follow each other"),
-        (set_entry("data_offsets", [0.0, 40.0]), "the offsets of an array are no whole numbers"),
-        (set_entry("data_offsets", [-40, 0]), "the offsets of an array are no whole numbers"),
-        (set_entry("data_offsets", [False, True]), "the offsets of an array are no whole numbers"),
+        (set_entry("data_offsets", [0.0, 40.0]), "the offsets of an array are not whole numbers"),
+        (set_entry("data_offsets", [-40, 0]), "the offsets of an array are not whole numbers"),
+        (set_entry("data_offsets", [False, True]), "the offsets of an array are not whole numbers"),
         (set_entry("dtype", "O"), "'O'"),
         (set_entry("dtype", ["I64"]), "unhashable type: 'list'"),
         (lambda header: header.pop("frequencies") and None, "its arrays overlap, or do not follow each other"),
-        (lambda _: b"[]", "its header is no object"),
-        (lambda _: b'{"a": 1, "a": 2}', "the key 'a' stands twice in an object"),
+        (lambda _: b"[]", "its header is not an object"),
+        (lambda _: b'{"a": 1, "a": 2}', "the key 'a' occurs twice in an object"),
         (lambda _: b"[" * 100_000, "it is nested more than 100 levels deep"),
         (lambda _: b" " * (2**24 + 8), "its header has 16,777,224 bytes, expected at most 16,777,216"),
     ],
@@ -343,7 +346,7 @@ def test_a_header_may_not_be_longer_than_its_file(folder: Path) -> None:
 def test_a_fifo_does_not_block(folder: Path, name: str) -> None:
     (folder / name).unlink()
     os.mkfifo(folder / name)
-    assert f"{name} is no regular file" in refused(Tagger.load, folder)
+    assert f"{name} is not a regular file" in refused(Tagger.load, folder)
 
 
 @needs_fifo
@@ -378,8 +381,8 @@ def test_a_description_of_any_size_is_not_read(folder: Path) -> None:
     with (folder / "about.json").open("r+b") as file:
         file.truncate(2**40)  # a sparse file: no disk is filled
     assert refused(Tagger.load, folder) == (
-        "/about.json cannot be read (about.json has 1,099,511,627,776 bytes, expected at most 67,108,864); copy the "
-        "model again or train it anew."
+        "/about.json cannot be read (about.json has 1,099,511,627,776 bytes, expected at most 67,108,864); copy or "
+        "train the model again."
     )
 
 
@@ -390,7 +393,7 @@ def test_vocabulary_folders_are_opened_the_same_way(tmp_path: Path) -> None:
     (folder / "about.json").unlink()
     os.mkfifo(folder / "about.json")
     assert refused(Vocabulary.load, folder) == (
-        "/about.json cannot be read (about.json is no regular file); copy the vocabulary again or import it anew."
+        "/about.json cannot be read (about.json is not a regular file); copy or import the vocabulary again."
     )
 
 
@@ -410,11 +413,11 @@ def test_checkpoints_are_opened_the_same_way(tmp_path: Path, name: str) -> None:
     checkpoint = Checkpoint(tmp_path)
     if name == "training.txt":
         os.mkfifo(tmp_path / name)
-        with pytest.raises(XmtcError, match=r"cannot be written \(it is no regular file\)"):
+        with pytest.raises(XmtcError, match=r"cannot be written \(it is not a regular file\)"):
             checkpoint.claim("this")
     else:
         os.mkfifo(tmp_path / name)
-        with pytest.raises(XmtcError, match=r"piece\.npz cannot be read \(piece\.npz is no regular file\)"):
+        with pytest.raises(XmtcError, match=r"piece\.npz cannot be read \(piece\.npz is not a regular file\)"):
             checkpoint.load_piece("piece")
 
 
@@ -429,7 +432,7 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         open_regular(tmp_path, "nothing")
     (tmp_path / "inner").mkdir()
-    with pytest.raises(NotRegularError, match=r"^inner is no regular file$"):
+    with pytest.raises(NotRegularError, match=r"^inner is not a regular file$"):
         open_regular(tmp_path, "inner")
     (tmp_path / "link").symlink_to("file")
     with pytest.raises(NotRegularError, match=r"^link is a link, expected a regular file$"):
@@ -478,8 +481,10 @@ def test_an_encoder_folder_with_a_fifo_is_refused(tmp_path: Path, name: str) -> 
     os.mkfifo(folder / name)
     with pytest.raises(XmtcError) as raised:
         train_with(folder)
-    because = f"it has no {name}" if name == "config.json" else f"{name} is no regular file"
-    assert str(raised.value).startswith(f"The encoder {folder} cannot be loaded ({because}); give the folder of an encoder")
+    because = f"it has no {name}" if name == "config.json" else f"{name} is not a regular file"
+    assert str(raised.value).startswith(
+        f"The encoder {folder} cannot be loaded ({because}); give the folder of an encoder"
+    )
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors", "1_Pooling"])
@@ -499,7 +504,9 @@ def test_an_index_of_weights_names_files_of_its_folder(tmp_path: Path, name: Any
     folder = encoder(tmp_path)
     shutil.move(folder / "model.safetensors", tmp_path / "x.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"a": name}}))
-    phrase = r"\(model\.safetensors\.index\.json names files that are not in the folder\); give the folder of an encoder"
+    phrase = (
+        r"\(model\.safetensors\.index\.json names files that are not in the folder\); give the folder of an encoder"
+    )
     with pytest.raises(XmtcError, match=phrase):
         train_with(folder)
 

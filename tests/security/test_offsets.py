@@ -13,7 +13,7 @@ from scipy import sparse
 
 from xmtc import Tagger, XmtcError, open_corpus
 from xmtc.core.array_validation import is_ascending, is_offset_array
-from xmtc.storage.folder import compute_path_sha256
+from xmtc.storage.cache import compute_path_sha256
 from xmtc.vocabulary.vocabulary import check_offsets
 
 MODELS = Path(__file__).parents[1] / "fixtures/models/format-3"
@@ -63,7 +63,9 @@ def test_models_with_offsets_that_wrap_around_are_refused(tmp_path, method, name
         "sha256": compute_path_sha256(folder / "arrays.safetensors"),
     }
     (folder / "about.json").write_text(json.dumps(about))
-    with pytest.raises(XmtcError, match=r"is damaged: .*(fit together|nodes of a forest|label_ends|offsets does not ascend)"):
+    with pytest.raises(
+        XmtcError, match=r"is damaged: .*(fit together|nodes of a forest|label_ends|offsets does not ascend)"
+    ):
         Tagger.load(folder).check()
 
 

@@ -853,7 +853,7 @@ def tools(settings):
     ("tool", "arguments", "said"),
     [
         ("tag", {"text": "a" * 1001}, "Found a text of 1,001 characters, expected 1,000 at most; shorten it."),
-        ("tag", {"text": "a", "k": -1}, "k=-1 asks for no labels; expected at least 1."),
+        ("tag", {"text": "a", "k": -1}, "k=-1 is not positive; expected a number of labels of at least 1."),
         ("tag", {"text": "a", "model": "x" * 1000}, "There is no model '" + "x" * 100 + "' here; there are m."),
         ("labels", {"search": "a", "limit": -1}, "Found limit=-1, expected a number from 1 to 1,000."),
         ("labels", {"search": "a", "limit": 10**9}, "Found limit=1000000000, expected a number from 1 to 1,000."),

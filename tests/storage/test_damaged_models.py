@@ -188,7 +188,8 @@ def test_columns_are_looked_at_too(tmp_path):
         set_said(tmp_path / "model", "parts.views.mapping.columns.n_columns", n_features)
         set_said(tmp_path / "model", "parts.model.views.mapping.columns", n_features)
         with pytest.raises(
-            XmtcError, match=f"is damaged: its number of features, {n_features}, is out of range; copy or train it again"
+            XmtcError,
+            match=f"is damaged: its number of features, {n_features}, is out of range; copy or train it again",
         ):
             Classifier.load(tmp_path / "model").tagger_.predict([])
 

@@ -101,9 +101,9 @@ def test_a_classifier_works_there_too(tmp_path):
 def test_a_file_is_no_folder(corpus, tmp_path):
     status, said = xmtc("train", corpus, "-o", tmp_path / "model", "--workdir", corpus)
     assert status
-    assert said.endswith("corpus.jsonl is a file; expected a folder to work in: choose another for --workdir.")
+    assert said.endswith("corpus.jsonl is a file; expected a directory: choose another one for --workdir.")
     assert corpus.read_text().count("\n") == 400
-    with pytest.raises(XmtcError, match="is a file; expected a folder to work in"):
+    with pytest.raises(XmtcError, match="is a file; expected a directory"):
         Tfidf().fit(TEXTS, Run(workdir=corpus))
 
 
@@ -131,7 +131,7 @@ def test_a_full_disk_is_one_sentence(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr("xmtc.storage.disk_arrays.tempfile", SimpleNamespace(TemporaryFile=lambda dir: Full()))
     status, said = xmtc("train", corpus, "-o", tmp_path / "model", "--workdir", tmp_path / "work", "--threads", "2")
     assert status
-    expected = "work cannot be written (No space left on device), so that the training cannot work there; make room, or"
+    expected = "work cannot be written (No space left on device); free disk space, or"
     assert expected in said
     assert not (tmp_path / "model").exists()
 

@@ -177,7 +177,7 @@ def test_two_trainings_do_not_share_a_checkpoint(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", HOLD, str(mine.folder)], stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"claimed\n"
     for training in ("a training", "another"):
-        with pytest.raises(XmtcError, match="parts is in use by a training that is going on; wait until it ends, or"):
+        with pytest.raises(XmtcError, match="parts is in use by another training; wait until it ends, or"):
             mine.claim(training)
     with pytest.raises(XmtcError, match="is in use"):
         mine.remove()
@@ -197,7 +197,7 @@ def test_a_full_disk_in_a_checkpoint_leaves_what_was_kept(tmp_path):
     pieces = Checkpoint(tmp_path / "parts")
     pieces.claim("a training")
     pieces.save_piece("one", {"numbers": np.arange(10)})
-    with files_of_at_most(1000), pytest.raises(XmtcError, match="repeat it: it goes on from what is finished"):
+    with files_of_at_most(1000), pytest.raises(XmtcError, match="resumes from the finished pieces"):
         pieces.save_piece("two", {"numbers": np.arange(1000)})
     assert sorted(os.listdir(tmp_path / "parts")) == ["one.npz", "training.txt"]
     pieces.save_piece("one", {"numbers": np.arange(5)})

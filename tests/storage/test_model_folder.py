@@ -79,7 +79,7 @@ def test_a_model_is_replaced_only_if_nothing_else_is_lost(tagger, folder):
     tagger.save(folder)
     (folder / "notes.txt").write_text("which seed worked")
     with pytest.raises(
-        XmtcError, match=r"holds notes.txt beside about.json, expected a model alone; choose another name"
+        XmtcError, match=r"holds notes.txt beside about.json, expected only a model; choose another name"
     ):
         tagger.save(folder)
     (folder / "notes.txt").unlink()
@@ -89,7 +89,7 @@ def test_a_model_is_replaced_only_if_nothing_else_is_lost(tagger, folder):
             tagger.save(folder)
     (folder / "about.json").write_text('{"format": 1}')
     (folder / "arrays.safetensors").unlink()
-    with pytest.raises(XmtcError, match=r"holds about.json without arrays.safetensors, expected a model alone"):
+    with pytest.raises(XmtcError, match=r"holds about.json without arrays.safetensors, expected only a model"):
         tagger.save(folder)
     (folder / "about.json").unlink()
     (folder / "history.jsonl").unlink()
@@ -150,7 +150,7 @@ def test_an_interrupted_save_leaves_nothing_and_keeps_the_old(tagger, folder, mo
     def interrupted(path):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(folders, "sha256", interrupted)
+    monkeypatch.setattr(folders, "compute_path_sha256", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tagger.save(folder)
     with pytest.raises(KeyboardInterrupt):
@@ -201,10 +201,13 @@ def name_a_stranger(folder):
         (lambda f: (f / "about.json").write_bytes(b"\xff\xfe"), "cannot be read"),
         (lambda f: (f / "about.json").write_text("[]"), "is not from xmtc: it has no format number"),
         (lambda f: (f / "about.json").write_text('{"name": "bert"}'), "is not from xmtc: it has no format number"),
-        (lambda f: edit_about(f, format=99), "has model format 99 and this xmtc reads format 3 and 4; upgrade xmtc."),
+        (
+            lambda f: edit_about(f, format=99),
+            "has model format 99, but this version of xmtc reads format 3 and 4; upgrade xmtc.",
+        ),
         (
             lambda f: edit_about(f, format=0),
-            "has model format 0 and this xmtc reads format 3 and 4; train the model anew.",
+            "has model format 0, but this version of xmtc reads format 3 and 4; train the model again.",
         ),
         (lambda f: edit_about(f, parts={}), "is damaged"),
         (lambda f: edit_about(f, files={}), "is damaged"),
@@ -228,12 +231,12 @@ def test_flipped_bits_are_found_by_verify(folder):
     content[-10] ^= 1
     arrays.write_bytes(content)
     Tagger.load(folder)
-    with pytest.raises(XmtcError, match="does not have the checksum it was saved with"):
+    with pytest.raises(XmtcError, match="does not match its checksum"):
         Tagger.load(folder, verify=True)
 
 
 def test_what_is_not_there_or_no_folder(tmp_path):
-    with pytest.raises(XmtcError, match="is not there; expected a model folder"):
+    with pytest.raises(XmtcError, match="does not exist; expected a model folder"):
         Tagger.load(tmp_path / "nowhere")
     (tmp_path / "file").write_text("")
     with pytest.raises(XmtcError, match="is a file; expected a model folder"):

@@ -15,7 +15,7 @@ class Centroid(Method):
 
     power: float = param(1.0, "what weights are raised to", low=0.1, search=(0.5, 2.0))
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> CentroidModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> CentroidModel:
         sums = (data.Y.T @ data.X).toarray() ** self.power
         lengths = np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
         centroids = (sums / lengths).astype(np.float32)
@@ -26,12 +26,12 @@ class Centroid(Method):
 class CentroidModel(Model):
     centroids: np.ndarray = array(np.float32, ndim=2)  # (n_labels, n_terms)
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         scores = np.clip(data.X @ self.centroids.T, 0, 1)
         labels = np.argsort(-scores, axis=1, kind="stable")[:, :k].astype(np.int32)
         return Predictions(labels, np.take_along_axis(scores, labels, axis=1).astype(np.float32))
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         (view,), X = self.views, document.X
         return Explanation.from_occurrences(view, X.indices, X.data * self.centroids[label, X.indices])
 

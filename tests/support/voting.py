@@ -27,10 +27,10 @@ def best(scores: np.ndarray, k: int) -> Predictions:
 class WordVotesModel(Model):
     votes: np.ndarray = array(np.float32, ndim=2)  # (n_words, n_labels)
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         return best(data.tokens("words").to_count_matrix() @ self.votes, k)
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         return Explanation("words", np.arange(3, dtype=np.int32), np.ones(3, np.float32))
 
 
@@ -41,7 +41,7 @@ class WordVotes(Method):
     required_views = ("words",)
     power: float = param(1.0, "what votes are raised to")
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> WordVotesModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> WordVotesModel:
         assert list(data.views) == ["words"]
         assert valid is None or valid.sizes == data.sizes
         found = votes(data.tokens("words").to_count_matrix(), data.Y) ** self.power
@@ -52,11 +52,11 @@ class WordVotes(Method):
 class AllVotesModel(Model):
     votes: np.ndarray = array(np.float32, ndim=2)  # (n_terms + n_words, n_labels)
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         of_terms, of_words = np.split(self.votes, [self.views["tfidf"]])
         return best(data.X @ of_terms + data.tokens("words").to_count_matrix() @ of_words, k)
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         terms = document.X.indices
         return Explanation.from_occurrences("tfidf", terms, self.votes[terms, label] * document.X.data)
 
@@ -67,7 +67,7 @@ class AllVotes(Method):
 
     required_views = ("tfidf", "words")
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AllVotesModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> AllVotesModel:
         both = np.concatenate([votes(data.X, data.Y), votes(data.tokens("words").to_count_matrix(), data.Y)])
         return AllVotesModel(n_labels=data.n_labels, views=data.sizes, votes=both)
 

@@ -146,7 +146,7 @@ def test_vectors_from_a_file(tmp_path):
 class ReadsBoth(Method):
     required_views: ClassVar[tuple[str, ...]] = ("tfidf", "words")
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> Model:
         raise NotImplementedError
 
 

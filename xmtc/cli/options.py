@@ -197,7 +197,7 @@ def warn_unused_options(reading: CorpusOptions, corpus: Corpus) -> None:
 
 def print_notice(sentence: str) -> None:
     """What was noticed about a corpus; of several processes, one says it."""
-    from xmtc.core.progress import is_first_process
+    from xmtc.core.process_rank import is_first_process
     from xmtc.errors import escape_controls
 
     if is_first_process():

@@ -67,7 +67,7 @@ def train(
     from dataclasses import replace
 
     from xmtc import model_folder as store
-    from xmtc.core.progress import is_first_process
+    from xmtc.core.process_rank import is_first_process
 
     start = time.perf_counter()
     check_workers(workers, cluster)

@@ -1,5 +1,6 @@
-"""Handing out: batches of items that take about a second each, two for every CPU of the cluster at a time. Ray begins
-anew what a machine that has died was working on, and what it had finished but not yet delivered."""
+"""Ordered map on a Ray cluster, in batches of about a second, with two batches per CPU in flight.
+
+Ray repeats the tasks of a machine that has died, also those whose results it had not yet delivered."""
 
 from __future__ import annotations
 
@@ -17,16 +18,17 @@ import xmtc
 from xmtc.cluster.connection import connect
 from xmtc.cluster.transfer import get_session_id, pack_value
 from xmtc.cluster.worker import process_items
+from xmtc.core.parallel import iterate_until_failure
 from xmtc.errors import XmtcError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-TARGET_BATCH_SECONDS = 1.0  # that a batch is to take
-MAX_BATCH_ITEMS = 1024  # of a batch
-BATCHES_PER_CPU = 2  # batches under way: one is worked on while the next one travels
-MAX_TASK_RETRIES = 20  # times that work is begun anew after whoever was at it has died
-POLL_SECONDS = 1.0  # seconds after which to see whether machines have joined
+TARGET_BATCH_SECONDS = 1.0
+MAX_BATCH_ITEMS = 1024
+BATCHES_PER_CPU = 2  # one is computed while the next is transferred
+MAX_TASK_RETRIES = 20  # of a task whose machine or process has died
+POLL_SECONDS = 1.0  # interval at which machines that joined are noticed
 
 
 def map_on_cluster(
@@ -37,65 +39,73 @@ def map_on_cluster(
     n_cpus: int = 1,
     max_pending_per_cpu: float = inf,
 ) -> Iterator[tuple[Result, float]]:
-    """The answers, in the order of the items, each with its item's size. What `work` or the items raise is raised here,
-    after the answers to all items before; where somebody stops it, after those that are there. A batch has `n_cpus` to
-    itself. `n_ahead` bounds, for each CPU, the batches that wait for the answers to an earlier one, where somebody
-    holds what they are about."""
-    crew = BatchScheduler(connect(address), work, n_cpus)
-    waiting, pace, failures = deque[TaskBatch](), ThroughputEstimate(), list[Exception]()
-    left = iterate_until_failure(items, failures)
+    """Yield the result and the size of every item, in the order of the items.
+
+    Exceptions of `work` and of `items` are raised after the results of all earlier items. On KeyboardInterrupt and
+    SystemExit, the results that are available are yielded first.
+
+    Parameters
+    ----------
+    address : str
+        Address of the cluster.
+    work : callable
+        Function of one item.
+    items : iterable
+        Items, possibly a stream.
+    size : callable, optional
+        Size of an item, in the unit of its expected duration.
+    n_cpus : int, default=1
+        CPUs that each batch reserves.
+    max_pending_per_cpu : float, optional
+        Maximum number of batches per slot that are submitted or wait for an earlier result.
+    """
+    scheduler = BatchScheduler(connect(address), work, n_cpus)
+    pending, throughput, failures = deque[TaskBatch](), ThroughputEstimate(), list[Exception]()
+    stream = iterate_until_failure(items, failures)
     try:
         while True:
             try:
-                n_places = crew.count_slots()
-                while crew.n_running < BATCHES_PER_CPU * n_places and len(waiting) < max_pending_per_cpu * n_places:
-                    if not (batch := next_batch(left, size, pace.target_batch_size)):
+                n_slots = scheduler.count_slots()
+                while scheduler.n_running < BATCHES_PER_CPU * n_slots and len(pending) < max_pending_per_cpu * n_slots:
+                    if not (batch := next_batch(stream, size, throughput.target_batch_size)):
                         break
-                    waiting.append(crew.submit(*batch))
-                if waiting and not waiting[0].is_done:
-                    crew.wait_for_batch()
+                    pending.append(scheduler.submit(*batch))
+                if pending and not pending[0].is_done:
+                    scheduler.wait_for_batch()
                     continue
-            except (KeyboardInterrupt, SystemExit):  # only here: elsewhere an answer might be left out, or given twice
-                yield from crew.get_finished_results(waiting)
+            except (KeyboardInterrupt, SystemExit):  # not elsewhere: a result might be lost or yielded twice
+                yield from scheduler.get_finished_results(pending)
                 raise
-            if not waiting:
+            if not pending:
                 break
-            seconds, answers = crew.get_results(first := waiting.popleft())
-            pace.update(seconds, sum(first.sizes[: len(answers)]))
-            if rest := first.items[len(answers) :]:  # begin with one that failed, and now says why
-                waiting.appendleft(crew.submit(rest, first.sizes[len(answers) :]))
-            yield from zip(answers, first.sizes, strict=False)
+            seconds, results = scheduler.get_results(first := pending.popleft())
+            throughput.update(seconds, sum(first.sizes[: len(results)]))
+            if rest := first.items[len(results) :]:  # its first item failed; submitted again, it raises the error
+                pending.appendleft(scheduler.submit(rest, first.sizes[len(results) :]))
+            yield from zip(results, first.sizes, strict=False)
         for failure in failures:
             raise failure
     finally:
-        crew.stop()
-
-
-def iterate_until_failure(items: Iterable[Item], failures: list[Exception]) -> Iterator[Item]:
-    """The items before the first that cannot be had, and then why."""
-    try:
-        yield from items
-    except Exception as failure:
-        failures.append(failure)
+        scheduler.stop()
 
 
 def next_batch(
-    left: Iterator[Item], size: Callable[[Item], float], share: float
+    stream: Iterator[Item], size: Callable[[Item], float], target_size: float
 ) -> tuple[list[Item], list[float]] | None:
-    """Items that together are at least so large, and their sizes; None where there are no more."""
+    """Return the next items of at least the target size in total, and their sizes; None at the end."""
     items: list[Item] = []
     sizes: list[float] = []
-    for item in left:
+    for item in stream:
         items.append(item)
         sizes.append(size(item))
-        if sum(sizes) >= share or len(items) == MAX_BATCH_ITEMS:
+        if sum(sizes) >= target_size or len(items) == MAX_BATCH_ITEMS:
             break
     return (items, sizes) if items else None
 
 
 @dataclass
 class ThroughputEstimate:
-    """How much is done in a second, by what was done so far. At first nothing is known, and items go one by one."""
+    """Size of the items completed per second so far; without any, batches have one item."""
 
     seconds: float = 0.0
     completed_size: float = 0.0
@@ -110,7 +120,9 @@ class ThroughputEstimate:
 
 @dataclass
 class TaskBatch:
-    result_ref: Any  # of its answers, in the object store
+    """A submitted batch of items."""
+
+    result_ref: Any  # Ray reference of the results
     items: list[Any]
     sizes: list[float]
     is_done: bool = False
@@ -118,19 +130,19 @@ class TaskBatch:
 
 @dataclass
 class BatchScheduler:
-    """The CPUs of a cluster at one piece of work."""
+    """Submission of batches of one function to a cluster, and retrieval of their results."""
 
     ray: ModuleType
     work: Callable[[Any], Any]
     n_cpus: int
-    running: dict[Any, TaskBatch] = field(default_factory=dict)  # by the places of their answers
+    running: dict[Any, TaskBatch] = field(default_factory=dict)  # by Ray reference of their results
 
     @property
     def n_running(self) -> int:
         return len(self.running)
 
     def count_slots(self) -> int:
-        """Batches that can be worked on at a time; asked again and again, because machines come and go."""
+        """Return the number of batches that can run at a time; it changes when machines join or leave."""
         return max(1, int(self.ray.cluster_resources().get("CPU", 0)) // self.n_cpus)
 
     @cached_property
@@ -139,7 +151,7 @@ class BatchScheduler:
 
     @cached_property
     def work_refs(self) -> tuple[Any, list[Any]]:
-        """Where the work lies in the object store, and where its arrays do."""
+        """Ray references of the pickled function and of its arrays."""
         work = pack_value(self.work, self.session)
         return self.ray.put(work.content), work.arrays
 
@@ -153,20 +165,20 @@ class BatchScheduler:
 
     def submit(self, items: list[Any], sizes: list[float]) -> TaskBatch:
         work, arrays = self.work_refs
-        parcel = pack_value(items, self.session)
-        told = xmtc.__version__, self.work_id, work, parcel.content, len(arrays)
-        batch = TaskBatch(self.task.remote(*told, *arrays, *parcel.arrays), items, sizes)
+        packed = pack_value(items, self.session)
+        arguments = xmtc.__version__, self.work_id, work, packed.content, len(arrays)
+        batch = TaskBatch(self.task.remote(*arguments, *arrays, *packed.arrays), items, sizes)
         self.running[batch.result_ref] = batch
         return batch
 
     def wait_for_batch(self) -> None:
-        """Wait until a batch is done, or until it is time to see who has joined."""
+        """Wait until a batch is done, at most POLL_SECONDS."""
         done, _ = self.ray.wait(list(self.running), timeout=POLL_SECONDS)
-        for place in done:
-            self.running.pop(place).is_done = True
+        for result_ref in done:
+            self.running.pop(result_ref).is_done = True
 
     def get_results(self, batch: TaskBatch) -> tuple[float, list[Any]]:
-        """With the seconds that they took; fewer than items, where one failed that is not the first."""
+        """Return the duration in seconds and the results, fewer than items if one after the first failed."""
         errors = self.ray.exceptions
         try:
             return pickle.loads(self.ray.get(batch.result_ref))
@@ -174,37 +186,41 @@ class BatchScheduler:
             raise_task_error(error)
         except errors.RayError as error:
             raise XmtcError(
-                f"The cluster did not finish its work, though it was begun {MAX_TASK_RETRIES + 1} times ({get_first_line(error)}); look "
-                "whether its machines run out of memory, and are of the same xmtc, Python and Ray."
+                f"The cluster did not finish its work in {MAX_TASK_RETRIES + 1} attempts ({get_first_line(error)}); "
+                "check that its machines have enough memory and the same versions of xmtc, Python and Ray."
             ) from None
 
     def get_finished_results(self, batches: Iterable[TaskBatch]) -> Iterator[tuple[Any, float]]:
-        """In order and without waiting, up to the first that is not there."""
+        """Yield results and sizes in order, without waiting, up to the first batch that is not finished."""
         for batch in batches:
             if not self.ray.wait([batch.result_ref], timeout=0)[0]:
                 return
-            answers = self.get_results(batch)[1]
-            yield from zip(answers, batch.sizes, strict=False)
-            if len(answers) < len(batch.items):
+            results = self.get_results(batch)[1]
+            yield from zip(results, batch.sizes, strict=False)
+            if len(results) < len(batch.items):
                 return
 
     def stop(self) -> None:
-        """Nobody needs the rest: what has not begun does not begin."""
-        for place in self.running:
-            self.ray.cancel(place)
+        """Cancel the batches that have not started."""
+        for result_ref in self.running:
+            self.ray.cancel(result_ref)
         self.running.clear()
 
 
 def raise_task_error(error: Any) -> NoReturn:
-    """As it was raised there; with where, if it is nobody's mistake."""
+    """Raise the exception that a Ray task raised."""
     cause = getattr(error, "cause", None)
     if not isinstance(cause, Exception):
         raise error
-    if not isinstance(cause, XmtcError):
-        cause.add_note(f"On a machine of the cluster:\n{error}")
-    raise cause from None
+    raise_remote_error(cause, str(error))
+
+
+def raise_remote_error(error: Exception, trace: str) -> NoReturn:
+    """Raise an exception of a worker, with its traceback as a note unless it is an XmtcError."""
+    if not isinstance(error, XmtcError):
+        error.add_note(f"On a machine of the cluster:\n{trace}")
+    raise error from None
 
 
 def get_first_line(error: Exception) -> str:
-    """The first line of what Ray says."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

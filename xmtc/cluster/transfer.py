@@ -1,8 +1,10 @@
-"""How functions and what they work on travel. Large arrays go to the object store by themselves, each once, however
-many functions and items hold it; a machine has one copy, which all of its workers read. Everything else is pickled.
+"""Serialisation of functions and items for a Ray cluster.
 
-Arrays arrive as they were sent, to be written to as far as NumPy knows: compiled code would take arrays that are
-read-only for another type, and be compiled again. Nobody may write to them, as with threads, which share them too."""
+Large arrays are put into the object store once, however many functions and items refer to them, and each machine has
+one copy that its workers share. Everything else is pickled.
+
+Arrays of the object store are read-only, but are marked as writable here, because numba would compile kernels again for
+read-only arrays. Workers must not write to them."""
 
 from __future__ import annotations
 
@@ -15,19 +17,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-MIN_SHARED_ARRAY_BYTES = 1 << 18  # bytes, from which on an array is sent by itself
-SENT_ARRAYS: dict[tuple[str, int], tuple[weakref.ref, Any]] = {}  # by cluster session and array: its place in the store
+MIN_SHARED_ARRAY_BYTES = 1 << 18  # smaller arrays are pickled
+SENT_ARRAYS: dict[tuple[str, int], tuple[weakref.ref, Any]] = {}  # reference by session and id
 
 
 class PackedValue(NamedTuple):
-    """Something pickled, and the places of the arrays that it refers to by number."""
+    """A pickled value, and Ray references of the arrays that it refers to by number."""
 
     content: bytes
     arrays: list[Any]
 
 
 def get_session_id(ray: ModuleType) -> str:
-    """Another one each time that this process joins a cluster: jobs are numbered, but in all clusters from 1 on."""
+    """Return an id of this connection; job ids alone repeat between clusters."""
     context = ray.get_runtime_context()
     return f"{context.get_node_id()} {context.get_job_id()}"
 
@@ -39,15 +41,15 @@ def pack_value(value: Any, session: str) -> PackedValue:
     arrays: list[Any] = []
 
     class Packer(Pickler):
-        def persistent_id(self, found: Any) -> int | None:
-            if not isinstance(found, np.ndarray) or found.nbytes < MIN_SHARED_ARRAY_BYTES or found.dtype.hasobject:
+        def persistent_id(self, obj: Any) -> int | None:
+            if not isinstance(obj, np.ndarray) or obj.nbytes < MIN_SHARED_ARRAY_BYTES or obj.dtype.hasobject:
                 return None
-            arrays.append(put_array(found, session, ray.put))
+            arrays.append(put_array(obj, session, ray.put))
             return len(arrays) - 1
 
-        def reducer_override(self, found: Any) -> Any:
-            """Compiled functions go by their names, and are not compiled there if they were before."""
-            return found.__qualname__ if hasattr(found, "py_func") else super().reducer_override(found)
+        def reducer_override(self, obj: Any) -> Any:
+            """Pickle compiled functions by name, so that workers load them from numba's cache."""
+            return obj.__qualname__ if hasattr(obj, "py_func") else super().reducer_override(obj)
 
     stream = io.BytesIO()
     Packer(stream, protocol=5).dump(value)
@@ -55,14 +57,13 @@ def pack_value(value: Any, session: str) -> PackedValue:
 
 
 def put_array(array: np.ndarray, session: str, put: Any) -> Any:
-    """Where an array lies in the object store; it is put there at its first use, and leaves when it is forgotten
-    here."""
+    """Return the Ray reference of an array, which is put into the store once and released with the array."""
     key = session, id(array)
-    known = SENT_ARRAYS.get(key)
-    if known is None or known[0]() is not array:
-        forget = weakref.ref(array, lambda _: SENT_ARRAYS.pop(key, None))
-        known = SENT_ARRAYS[key] = forget, put(np.asarray(array))
-    return known[1]
+    entry = SENT_ARRAYS.get(key)
+    if entry is None or entry[0]() is not array:
+        release = weakref.ref(array, lambda _: SENT_ARRAYS.pop(key, None))
+        entry = SENT_ARRAYS[key] = release, put(np.asarray(array))
+    return entry[1]
 
 
 def unpack_value(content: bytes, arrays: Sequence[np.ndarray]) -> Any:
@@ -74,12 +75,12 @@ def unpack_value(content: bytes, arrays: Sequence[np.ndarray]) -> Any:
 
 
 def as_writable(array: np.ndarray) -> np.ndarray:
-    """The same memory, not marked as read-only."""
+    """Return a view of the same memory that is marked as writable."""
     return np.asarray(WritableView(array))
 
 
 class WritableView:
-    """Holds the array whose memory it lends."""
+    """Array interface of an array with its read-only flag cleared; keeps the array alive."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array

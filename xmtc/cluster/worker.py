@@ -1,4 +1,4 @@
-"""What a machine of the cluster does: some items at a time, by one thread unless more were asked for."""
+"""Ray task that processes a batch of items on one thread."""
 
 from __future__ import annotations
 
@@ -14,32 +14,46 @@ import xmtc
 from xmtc.cluster.transfer import unpack_value
 from xmtc.errors import XmtcError
 
-WORK_CACHE: dict[str, Any] = {}  # the work that this process did last, by its name: it is unpacked once
+WORK_CACHE: dict[str, Any] = {}  # the last unpickled function, by its id
 
 
 def process_items(version: str, name: str, work: bytes, items: bytes, n_arrays: int, *arrays: np.ndarray) -> bytes:
-    """The answers to some items, and the seconds that they took. Where one fails, those to the items before it: whoever
-    asks again, for it and the rest, is told why. The first n_arrays belong to the work, the others to the items; Ray
-    has brought them here."""
+    """Return the pickled duration and results of a batch of items.
+
+    If an item after the first fails, return the results before it; submitted again, that item raises its error.
+
+    Parameters
+    ----------
+    version : str
+        Version of xmtc on the driver.
+    name : str
+        Id of the function.
+    work, items : bytes
+        Pickled function and items.
+    n_arrays : int
+        Number of leading arrays that belong to the function; the others belong to the items.
+    *arrays : ndarray
+        Shared arrays.
+    """
     check_version(version)
     if name not in WORK_CACHE:
         WORK_CACHE.clear()
-        threadpool_limits(1, "blas")  # its number of threads may change a digit
+        threadpool_limits(1, "blas")  # the number of BLAS threads can change the last digit
         WORK_CACHE[name] = unpack_value(work, arrays[:n_arrays])
-    begin, function, answers = time.perf_counter(), WORK_CACHE[name], []
+    begin, function, results = time.perf_counter(), WORK_CACHE[name], []
     for item in unpack_value(items, arrays[n_arrays:]):
         try:
-            answers.append(function(item))
+            results.append(function(item))
         except Exception:
-            if not answers:
+            if not results:
                 raise
             break
-    return pickle.dumps((time.perf_counter() - begin, answers), protocol=5)
+    return pickle.dumps((time.perf_counter() - begin, results), protocol=5)
 
 
 def check_version(version: str) -> None:
     if version != xmtc.__version__:
         raise XmtcError(
-            f"{platform.node()} has xmtc {xmtc.__version__}, and this machine {version}; install the same on all "
-            "machines of the cluster."
+            f"{platform.node()} has xmtc {xmtc.__version__}, but this machine has {version}; install the same "
+            "version on all machines of the cluster."
         )

@@ -1,10 +1,10 @@
-"""What a method trains on and a model predicts from: arrays only, no text and no names of labels.
+"""Input of methods and models: arrays only, without texts and label names.
 
-A document can be seen in several views: as a bag of terms (Bag) or as a sequence of tokens (Tokens). A Dataset holds
-those that a method reads, by name, and the labels beside them.
+A view represents documents as a bag of terms (`Bag`) or as sequences of tokens (`Tokens`). A `Dataset` holds the views
+that a method reads, by name, and the labels.
 
-All three look at the arrays that they are given, once, and convert what can be converted: a dense array or another
-kind of sparse matrix, other types of numbers. What is derived from them is not looked at again."""
+All three validate their arrays and convert dense arrays, other sparse formats and other number types. Copies made by
+their methods are not validated again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Index = np.ndarray | slice
 
 
 class Terms(Protocol):
-    """What the columns of a Bag, or the ids of Tokens, stand for."""
+    """Vocabulary of a view: the term of each column or token id."""
 
     def __len__(self) -> int: ...
 
@@ -40,12 +40,29 @@ class Terms(Protocol):
 
 @dataclass(frozen=True)
 class Bag:
-    """Documents as rows of a sparse matrix."""
+    """Documents as rows of a sparse matrix.
 
-    matrix: csr_array  # (n_docs, size) float32, finite; columns rise within each row
-    vocabulary: Terms | None = None  # the term of each column, where they have one
-    n_cluster_columns: int = 0  # the first columns, by which alone labels are clustered; 0: all
-    weight_scale: float = 1.0  # how small weights are expected, where documents have many terms for each word
+    Parameters
+    ----------
+    matrix : sparse or dense matrix of numbers, shape (n_docs, size)
+        Features; stored as canonical float32 CSR.
+    vocabulary : Terms, optional
+        Term of each column.
+    n_cluster_columns : int, default=0
+        Number of leading columns that label clustering uses; 0 uses all.
+    weight_scale : float, default=1.0
+        Expected scale of weights, below 1 where each word yields many terms.
+
+    Examples
+    --------
+    >>> Bag([[0, 1.5], [2, 0]]).n_docs
+    2
+    """
+
+    matrix: csr_array
+    vocabulary: Terms | None = None
+    n_cluster_columns: int = 0
+    weight_scale: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "matrix", as_feature_matrix(self.matrix))
@@ -56,31 +73,50 @@ class Bag:
 
     @property
     def size(self) -> int:
-        """Columns."""
+        """Number of columns."""
         return self.matrix.shape[1]
 
     def select_rows(self, index: Index) -> Bag:
-        """The documents at these rows."""
+        """Return the documents at these rows."""
         return self.copy_with(matrix=self.matrix[index])
 
     def copy_with(self, **values: Any) -> Bag:
-        """With other values of some fields, which follow from those that were checked."""
+        """Return a copy with some fields replaced, without validation."""
         return construct_unchecked(Bag, **(vars(self) | values))
 
     def arrays(self) -> Iterator[np.ndarray]:
-        """Every number, and the shapes that tell where one array ends and the next begins."""
+        """Yield the shape and all arrays, for a fingerprint."""
         return iterate_csr_arrays(self.matrix)
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Documents as sequences of tokens: their ids end to end, and the offset of each document."""
+    """Documents as sequences of token ids.
 
-    ids: np.ndarray  # (n,) int32, in [0, size)
-    offsets: np.ndarray  # (n_docs + 1,) int64, document i is ids[offsets[i]:offsets[i + 1]]
-    size: int  # ids that there are
-    vocabulary: Terms | None = None  # of words: the word of each id from 1 on; 0 is the unknown word
-    encoder: str = ""  # of subwords in training: the folder or hub name of the encoder that they are read by
+    Parameters
+    ----------
+    ids : array of int, shape (n_tokens,)
+        Token ids of all documents, concatenated; each in [0, size).
+    offsets : array of int, shape (n_docs + 1,)
+        Document i is `ids[offsets[i]:offsets[i + 1]]`.
+    size : int
+        Number of distinct ids.
+    vocabulary : Terms, optional
+        Word of each id from 1 on; id 0 is the unknown word.
+    encoder : str, default=""
+        Directory or Hugging Face Hub name of the encoder that reads these subwords, in training.
+
+    Examples
+    --------
+    >>> Tokens([3, 1, 2], [0, 2, 3], 4).lengths.tolist()
+    [2, 1]
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    size: int
+    vocabulary: Terms | None = None
+    encoder: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", int(self.size))
@@ -93,31 +129,31 @@ class Tokens:
 
     @property
     def lengths(self) -> np.ndarray:
-        """(n_docs,) int64, how many tokens each document has."""
+        """Number of tokens of each document, shape (n_docs,), int64."""
         return np.diff(self.offsets)
 
     def select_rows(self, index: Index) -> Tokens:
-        """The documents at these rows."""
+        """Return the documents at these rows."""
         begins, lengths = self.offsets[:-1][index], self.lengths[index]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         positions = np.repeat(begins - offsets[:-1], lengths) + np.arange(offsets[-1])
         return self.copy_with(ids=self.ids[positions], offsets=offsets)
 
     def copy_with(self, **values: Any) -> Tokens:
-        """With other values of some fields, which follow from those that were checked."""
+        """Return a copy with some fields replaced, without validation."""
         return construct_unchecked(Tokens, **(vars(self) | values))
 
     def to_count_matrix(self) -> csr_array:
-        """(n_docs, size) float32: how often each word occurs in each document; the unknown word is left out."""
+        """Return the count of each word in each document, shape (n_docs, size), float32, without unknown words."""
         known = self.ids != 0
         ends = np.concatenate([[0], np.cumsum(known)])[self.offsets]
         ids = self.ids[known]
-        counted = csr_array((np.ones(len(ids), np.float32), ids, narrow_indptr(ends)), shape=(self.n_docs, self.size))
-        counted.sum_duplicates()
-        return counted
+        counts = csr_array((np.ones(len(ids), np.float32), ids, narrow_indptr(ends)), shape=(self.n_docs, self.size))
+        counts.sum_duplicates()
+        return counts
 
     def arrays(self) -> Iterator[np.ndarray]:
-        """Every number, and the shapes that tell where one array ends and the next begins."""
+        """Yield the shape and all arrays, for a fingerprint."""
         yield from (np.array([self.n_docs, self.size]), self.offsets, self.ids)
         if self.encoder:
             yield np.frombuffer(self.encoder.encode(errors="replace"), np.uint8)
@@ -125,12 +161,23 @@ class Tokens:
 
 @dataclass(frozen=True)
 class LabelNames:
-    """What the labels of a Dataset are called, for methods that look for names in texts: each name is a short document
-    in the same view as the texts. Labels that no document has may be among them."""
+    """Names of labels as token sequences, for methods that search for them in texts.
 
-    tokens: Tokens  # a document for each name
-    labels: np.ndarray  # (n_names,) int32, whose name it is
-    preferred: np.ndarray  # (n_names,) bool, whether it is the label's own, and not an alternative one
+    Labels without training documents may be included.
+
+    Parameters
+    ----------
+    tokens : Tokens
+        One document per name, in the view of the texts.
+    labels : ndarray of int32, shape (n_names,)
+        Label of each name.
+    preferred : ndarray of bool, shape (n_names,)
+        Whether a name is the preferred one of its label.
+    """
+
+    tokens: Tokens
+    labels: np.ndarray
+    preferred: np.ndarray
 
     def arrays(self) -> Iterator[np.ndarray]:
         yield from (*self.tokens.arrays(), self.labels, self.preferred)
@@ -138,12 +185,35 @@ class LabelNames:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Documents in the views that a method reads, and their labels where these are known."""
+    """Documents in the views that a method reads, with their labels if known.
+
+    Parameters
+    ----------
+    views : mapping of str to Bag or Tokens
+        Views by name, each with one row per document.
+    Y : sparse or dense matrix, shape (n_docs, n_labels), optional
+        Ones at the labels of a document; stored as float32 CSR.
+    weights : array of float, shape (n_docs,), optional
+        Document weights: 2 counts like the document twice, 0 like its absence.
+    names : LabelNames, optional
+        Names of labels, for methods with `has_label_name_input`.
+
+    Raises
+    ------
+    XmtcError
+        If the views, Y and weights do not have one row per document, or hold invalid values.
+
+    Examples
+    --------
+    >>> data = Dataset.from_matrix([[0, 1.5], [2, 0]], [[1, 0, 0], [0, 1, 1]])
+    >>> data.n_docs, data.n_labels, data.sizes
+    (2, 3, {'columns': 2})
+    """
 
     views: Mapping[str, Bag | Tokens]
-    Y: csr_array | None = None  # (n_docs, n_labels) float32, ones at the labels
-    weights: np.ndarray | None = None  # (n_docs,) float32: 2 counts as the document twice, 0 as its absence
-    names: LabelNames | None = None  # what labels are called, where a method asks for it
+    Y: csr_array | None = None
+    weights: np.ndarray | None = None
+    names: LabelNames | None = None
 
     def __post_init__(self) -> None:
         for name, view in self.views.items():
@@ -158,16 +228,18 @@ class Dataset:
     def _check_rows(self) -> None:
         rows = {name: view.n_docs for name, view in self.views.items()}
         if not rows:
-            raise XmtcError("Found a Dataset without views; expected at least one, such as {'columns': Bag(matrix)}.")
+            raise XmtcError("The Dataset has no views; expected at least one, such as {'columns': Bag(matrix)}.")
         if self.Y is not None:
             rows["Y"] = self.Y.shape[0]
         if len(set(rows.values())) > 1:
-            found = ", ".join(f"{name} has {n:,}" for name, n in rows.items())
-            raise XmtcError(f"Views and labels must be of the same documents, a row for each; found that {found}.")
+            counts = ", ".join(f"{name} has {n:,}" for name, n in rows.items())
+            raise XmtcError(
+                f"Views and labels have different numbers of rows: {counts}; expected one row per document."
+            )
 
     @classmethod
     def from_matrix(cls, X: Any, Y: Any = None, weights: Any = None) -> Dataset:
-        """Documents that are rows of a matrix: sparse, of any format, or dense."""
+        """Return a Dataset whose documents are the rows of a sparse or dense matrix X, as the view "columns"."""
         return cls({"columns": Bag(X)}, Y, weights)
 
     @property
@@ -180,70 +252,69 @@ class Dataset:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Of each view: columns of a Bag, ids of Tokens."""
+        """Number of columns of each Bag and of ids of each Tokens, by view."""
         return {name: view.size for name, view in self.views.items()}
 
     @property
     def bag(self) -> Bag:
-        """The view of a method that reads one bag of terms, whichever it is."""
-        (found,) = (view for view in self.views.values() if isinstance(view, Bag))
-        return found
+        """The only view that is a Bag."""
+        (bag,) = (view for view in self.views.values() if isinstance(view, Bag))
+        return bag
 
     @property
     def X(self) -> csr_array:
-        """The matrix of that bag."""
+        """Matrix of the only view that is a Bag."""
         return self.bag.matrix
 
     def tokens(self, view: str) -> Tokens:
-        """A view that holds sequences."""
-        found = self.views[view]
-        assert isinstance(found, Tokens)
-        return found
+        """Return a view that holds token sequences."""
+        tokens = self.views[view]
+        assert isinstance(tokens, Tokens)
+        return tokens
 
     def keep_views(self, names: Iterable[str]) -> Dataset:
-        """Without the views that are not named."""
-        views = {name: self.views[name] for name in names}
-        return self.copy_with(views=views)
+        """Return a copy with the named views only."""
+        return self.copy_with(views={name: self.views[name] for name in names})
 
     def select_rows(self, index: Index) -> Dataset:
-        """The documents at these rows."""
+        """Return the documents at these rows."""
         views = {name: view.select_rows(index) for name, view in self.views.items()}
         Y = None if self.Y is None else self.Y[index]
         weights = None if self.weights is None else self.weights[index]
         return self.copy_with(views=views, Y=Y, weights=weights)
 
     def select_label_columns(self, columns: np.ndarray) -> Dataset:
-        """With some of the labels only, and without names, which are of all."""
+        """Return a copy with some of the labels, and without label names."""
         return self.copy_with(Y=None if self.Y is None else self.Y[:, columns], names=None)
 
     def copy_with(self, **values: Any) -> Dataset:
-        """With other values of some fields, which follow from those that were checked."""
+        """Return a copy with some fields replaced, without validation."""
         return construct_unchecked(Dataset, **(vars(self) | values))
 
     def drop_zero_weights(self) -> Dataset:
-        """Without the documents of weight 0, and without weights where all others weigh 1."""
+        """Return a copy without the documents of weight 0, and without weights if all others have weight 1."""
         if self.weights is None:
             return self
-        counted = self.weights > 0
-        if not counted.any():
-            raise XmtcError("All documents have the weight zero; expected more for those to learn from.")
-        left = self if counted.all() else self.select_rows(counted)
-        return left if np.any(left.weights != 1) else left.copy_with(weights=None)
+        is_positive = self.weights > 0
+        if not is_positive.any():
+            raise XmtcError("All documents have weight 0; give a positive weight to the documents to train on.")
+        rest = self if is_positive.all() else self.select_rows(is_positive)
+        return rest if np.any(rest.weights != 1) else rest.copy_with(weights=None)
 
     def fingerprint(self) -> str:
-        """The same for the same numbers alone."""
-        found = hashlib.blake2b(digest_size=16)
+        """Return a hash of all arrays."""
+        digest = hashlib.blake2b(digest_size=16)
         for name, view in self.views.items():
-            found.update(name.encode())
+            digest.update(name.encode())
             for part in view.arrays():
-                found.update(np.ascontiguousarray(part).data)
+                digest.update(np.ascontiguousarray(part).data)
         for part in () if self.Y is None else iterate_csr_arrays(self.Y):
-            found.update(np.ascontiguousarray(part).data)
+            digest.update(np.ascontiguousarray(part).data)
         if self.weights is not None:
-            found.update(self.weights.data)
+            digest.update(self.weights.data)
         for part in () if self.names is None else self.names.arrays():
-            found.update(np.ascontiguousarray(part).data)
-        return found.hexdigest()
+            digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
 
 
 def iterate_csr_arrays(matrix: csr_array) -> Iterator[np.ndarray]:

@@ -1,5 +1,6 @@
-"""What long work tells while it goes on: to callbacks (`Run(watch=...)`), to a log (`--log-json`) and to the history of
-the model that it leaves. Each event has one form for all of them: a flat JSON object."""
+"""Events of a training: for callbacks (`Run(callbacks=...)`), logs (`--log-json`) and the history of the model.
+
+`as_json` of each event is a flat JSON object, the same for all three."""
 
 from __future__ import annotations
 
@@ -13,20 +14,31 @@ BEGIN, STAGE, PASS = "begin", "stage", "pass"
 
 
 class Event(Protocol):
+    """A stage or a pass of a training."""
+
     def as_json(self) -> dict[str, Any]: ...
 
 
-Callback = Callable[[Any], Any]  # is handed an event; what it answers with True asks the training to stop
+Callback = Callable[[Any], Any]  # of an event; returns True to stop the training of a network
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A piece of work, such as growing trees. It is told of twice: when it begins, without seconds, and when it has
-    ended."""
+    """Begin or end of a stage, such as growing trees.
+
+    Parameters
+    ----------
+    title : str
+        Name of the stage.
+    seconds : float, optional
+        Duration; None when the stage begins.
+    memory : int, optional
+        Peak memory of this process in bytes; None if the system does not report it.
+    """
 
     title: str
     seconds: float | None = None
-    memory: int | None = None  # bytes, the most that this process has held so far; None where nobody can say
+    memory: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         if self.seconds is None:
@@ -36,23 +48,43 @@ class Stage:
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass of a network over its documents."""
+    """End of a pass (epoch) of a network over its documents.
 
-    network: str  # its name, where a method trains several
-    number: int  # from 1 on
-    loss: float  # the mean over the steps of the pass
-    rate: float  # the learning rate of its last step
-    seconds: float  # of the pass, validation included
-    metrics: dict[str, float] = field(default_factory=dict)  # of the validation documents, if there are any, by name
-    memory: int | None = None  # as of a Stage
-    gpu_memory: int | None = None  # bytes, the most that tensors on the GPU have taken; None on a CPU
+    Parameters
+    ----------
+    network : str
+        Name of the network, if a method trains several.
+    number : int
+        Number of the pass, from 1.
+    loss : float
+        Mean loss over the steps of the pass.
+    rate : float
+        Learning rate of the last step.
+    seconds : float
+        Duration including validation.
+    metrics : dict of str to float
+        Metrics on the validation documents, by name.
+    memory : int, optional
+        Peak memory of this process in bytes; None if the system does not report it.
+    gpu_memory : int, optional
+        Peak memory of tensors on the GPU in bytes; None on a CPU.
+    """
+
+    network: str
+    number: int
+    loss: float
+    rate: float
+    seconds: float
+    metrics: dict[str, float] = field(default_factory=dict)
+    memory: int | None = None
+    gpu_memory: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
             "event": PASS,
             "network": self.network,
             "pass": self.number,
-            "loss": self.loss if isfinite(self.loss) else None,  # JSON has no nan
+            "loss": self.loss if isfinite(self.loss) else None,  # JSON has no NaN
             **self.metrics,
             "rate": self.rate,
             "seconds": round(self.seconds, 3),
@@ -62,7 +94,7 @@ class Pass:
 
 
 def measure_peak_memory() -> int | None:
-    """The most memory that this process has held, in bytes; None on systems that do not say."""
+    """Return the peak memory of this process in bytes, or None if the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows

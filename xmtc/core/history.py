@@ -1,6 +1,7 @@
-"""The history of a training: what it told, event by event, as plain mappings that make a table, with pandas as well
-(`DataFrame(tagger.history)`), a plot and a file of JSON lines. Seconds and memory differ between runs, so that it is no
-part of what a model is."""
+"""Training history: the stages and passes of a training as a list of flat dictionaries.
+
+It can be shown as a table (`pandas.DataFrame(tagger.history)`), plotted, and written as JSON lines. It is not part of
+a model's fingerprint, because times and memory differ between runs."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Entry = dict[str, Any]
-NAME_KEYS = {STAGE: "title", PASS: "network"}  # what an event is of
-REQUIRED_KEYS = {STAGE: ("seconds",), PASS: ("pass", "rate", "seconds")}  # that it always has
-# Of a pass; what else it has, it was measured by.
+NAME_KEYS = {STAGE: "title", PASS: "network"}  # key of the name of an event
+REQUIRED_KEYS = {STAGE: ("seconds",), PASS: ("pass", "rate", "seconds")}  # keys that an event always has
+# Keys of a pass; all others are metrics.
 PASS_KEYS = ("event", "network", "pass", "loss", "rate", "seconds", "memory", "gpu_memory")
 
 
@@ -34,30 +35,30 @@ def select_passes(history: Sequence[Entry]) -> list[Entry]:
 
 
 def list_metric_names(history: Sequence[Entry]) -> list[str]:
-    """The names of what passes were measured by, as they stand in the history."""
+    """Return the names of the metrics of passes, in order of appearance."""
     return list(dict.fromkeys(key for entry in select_passes(history) for key in entry if key not in PASS_KEYS))
 
 
 def add_name_prefix(history: Sequence[Entry], part: str) -> list[Entry]:
-    """As the history of a training that is part of another."""
+    """Return the history with "part/" prefixed to all names, for a training that is part of another."""
     return [entry | {NAME_KEYS[entry["event"]]: f"{part}/{entry[NAME_KEYS[entry['event']]]}"} for entry in history]
 
 
 def to_json_lines(history: Sequence[Entry]) -> str:
-    """In ASCII, so that every terminal can show it and no line is broken where it should not be."""
+    """Return the history as JSON lines in ASCII."""
     return "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in history)
 
 
 def from_json_lines(lines: str) -> tuple[Entry, ...]:
-    """The history that `to_lines` wrote; ValueError where it is none."""
-    found = tuple(json.loads(line) for line in lines.split("\n") if line)
-    if not all(map(is_valid_entry, found)):
-        raise ValueError("some of its lines are no events")
-    return found
+    """Parse the output of `to_json_lines`; raise ValueError if it is invalid."""
+    entries = tuple(json.loads(line) for line in lines.split("\n") if line)
+    if not all(map(is_valid_entry, entries)):
+        raise ValueError("some of its lines are not events")
+    return entries
 
 
 def is_valid_entry(value: Any) -> bool:
-    """Whether this is an event as it would be written down: named, and with its figures."""
+    """Return True for an event with a name and valid numbers."""
     if not isinstance(value, dict) or value.get("event") not in (STAGE, PASS):
         return False
     texts = {"event", NAME_KEYS[value["event"]]}
@@ -72,23 +73,23 @@ def is_valid_entry(value: Any) -> bool:
 def is_finite_number(value: Any) -> bool:
     try:
         return type(value) in (int, float) and isfinite(value)
-    except OverflowError:  # an integer of hundreds of digits
+    except OverflowError:  # an integer beyond the range of float
         return False
 
 
 def build_stage_rows(history: Sequence[Entry]) -> list[list[str]]:
-    """Title, seconds and memory of each stage; those of one title that follow each other are one row."""
+    """Return title, seconds and memory (GiB) of each stage, with consecutive stages of one title as one row."""
     rows = []
     for title, group in groupby(select_stages(history), key=lambda entry: replace_unprintable(entry["title"])):
         members = list(group)
-        often = f" ({len(members)} times)" if len(members) > 1 else ""
-        seconds = sum(each["seconds"] for each in members)
-        rows.append([title + often, f"{seconds:.1f}", format_gibibytes(members[-1], "memory")])
+        count = f" ({len(members)} times)" if len(members) > 1 else ""
+        seconds = sum(entry["seconds"] for entry in members)
+        rows.append([title + count, f"{seconds:.1f}", format_gibibytes(members[-1], "memory")])
     return rows
 
 
 def build_pass_rows(history: Sequence[Entry]) -> list[list[str]]:
-    """Network, pass, loss, metrics in percent, rate, seconds, memory, GPU memory."""
+    """Return network, pass, loss, metrics (percent), rate, seconds, memory and GPU memory (GiB) of each pass."""
     names = list_metric_names(history)
     return [
         [
@@ -106,8 +107,8 @@ def build_pass_rows(history: Sequence[Entry]) -> list[list[str]]:
 
 
 def replace_unprintable(text: str) -> str:
-    """Without what a terminal would obey: a folder may come from anywhere."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    """Replace control characters, since names in a model folder are untrusted."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def format_gibibytes(entry: Entry, key: str) -> str:
@@ -115,21 +116,40 @@ def format_gibibytes(entry: Entry, key: str) -> str:
 
 
 def plot_history(history: Sequence[Entry], file: str | Path | None = None) -> Figure:
-    """Loss and metrics pass by pass, a line for each network; of a training without passes, the seconds of its stages.
-    Written to a file, if one is named, in the format that its name ends with (png, svg, pdf)."""
+    """Plot loss and metrics by pass, one line per network, or the seconds of each stage if there are no passes.
+
+    Parameters
+    ----------
+    history : sequence of dict
+        Training history, such as `tagger.history`.
+    file : str or path, optional
+        File to write the plot to; its suffix determines the format (png, svg, pdf).
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The plot, which notebooks display.
+
+    Raises
+    ------
+    XmtcError
+        If the history is empty, matplotlib is not installed, or the file cannot be written.
+    """
     if not history:
-        raise XmtcError("Found no history to plot; it is written when a model is trained, and kept in its folder.")
+        raise XmtcError("The history is empty, so there is nothing to plot; train the model with this version.")
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise XmtcError("A plot of the history needs matplotlib, which is not here: pip install matplotlib") from None
+        raise XmtcError(
+            "A plot of the history needs matplotlib, which is not installed: pip install matplotlib"
+        ) from None
 
     class Plot(Figure):
         def _repr_png_(self) -> bytes:
-            """In a notebook, the picture."""
-            picture = BytesIO()
-            self.savefig(picture, format="png")
-            return picture.getvalue()
+            """Return the plot as PNG, for notebooks."""
+            buffer = BytesIO()
+            self.savefig(buffer, format="png")
+            return buffer.getvalue()
 
     figure = Plot(layout="constrained")
     if select_passes(history):
@@ -142,20 +162,20 @@ def plot_history(history: Sequence[Entry], file: str | Path | None = None) -> Fi
 
 
 def draw_stages(figure: Figure, history: Sequence[Entry]) -> None:
-    """A bar for each row of the table of stages; two may have the same title."""
+    """Draw a bar for each row of the table of stages; titles may repeat."""
     groups = [
         list(group)
         for _, group in groupby(select_stages(history), key=lambda entry: replace_unprintable(entry["title"]))
     ]
     axes = figure.subplots()
-    axes.barh(range(len(groups)), [sum(each["seconds"] for each in group) for group in groups])
+    axes.barh(range(len(groups)), [sum(entry["seconds"] for entry in group) for group in groups])
     axes.set_yticks(range(len(groups)), [title for title, *_ in build_stage_rows(history)])
     axes.invert_yaxis()
     axes.set_xlabel("seconds")
 
 
 def draw_passes(figure: Figure, history: Sequence[Entry]) -> None:
-    """One chart below the other: the loss, and what passes were measured by."""
+    """Draw one chart for the loss and one for each metric."""
     names = ["loss", *list_metric_names(history)]
     charts = figure.subplots(len(names), sharex=True, squeeze=False)[:, 0]
     networks = dict.fromkeys(entry["network"] for entry in select_passes(history))
@@ -164,7 +184,7 @@ def draw_passes(figure: Figure, history: Sequence[Entry]) -> None:
             points = [
                 entry for entry in select_passes(history) if entry["network"] == network and entry.get(name) is not None
             ]
-            axes.plot([each["pass"] for each in points], [each[name] for each in points], marker=".", label=network)
+            axes.plot([point["pass"] for point in points], [point[name] for point in points], marker=".", label=network)
         axes.set_ylabel(name)
     charts[-1].set_xlabel("pass")
     charts[-1].xaxis.get_major_locator().set_params(integer=True)

@@ -1,4 +1,4 @@
-"""Hyper-parameters: a default and its help, written once for Python, command line, docs and model folder."""
+"""Hyper-parameters: each is declared once for Python, the command line, the docs and the model folder."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import numpy as np
 from xmtc.errors import XmtcError
 
 Presets = dict[str, dict[str, Any]]
-MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1  # what compiled code takes for a whole number
-MAX_REPR_CHARACTERS = 200  # characters of a value that errors show
+MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1  # integers that compiled kernels accept
+MAX_REPR_CHARACTERS = 200  # of a value in an error message
 BOOLEAN_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -31,32 +31,59 @@ def param(
     log: bool = False,
     kind: type | None = None,
 ) -> Any:
-    """A field of a recipe. A tuple as default means several values; `kind` is the type of each where the default does
-    not show it, and Recipe that of a nested recipe, which may be written as its name. `search` says that it is worth
-    searching, and where: from a lowest to a highest number, on a logarithmic scale with `log`; or among the values
-    themselves, where they are no numbers or not two."""
+    """Declare a hyper-parameter as a dataclass field.
+
+    Parameters
+    ----------
+    default : bool, int, float, str or tuple
+        Default value, which determines the type; a tuple means several values.
+    help : str
+        Help text, a noun phrase.
+    low, high : float, optional
+        Inclusive bounds.
+    choices : tuple, optional
+        Allowed values.
+    search : tuple, optional
+        Search space for `xmtc tune`: the lowest and the highest number, or a list of values.
+    log : bool, default=False
+        Whether to search on a logarithmic scale.
+    kind : type, optional
+        Type of each value where the default does not show it; `ParameterSet` for a method, given by object or name.
+
+    Returns
+    -------
+    dataclasses.Field
+        The field, with these settings as its metadata.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Ridge(ParameterSet):
+    ...     C: float = param(1.0, "Weight of the loss.", low=0)
+    >>> Ridge(C=2)
+    Ridge(C=2.0)
+    """
     limits = {"low": low, "high": high, "choices": choices}
     return field(default=default, metadata={"help": help, **limits, "search": search, "log": log, "kind": kind})
 
 
 @dataclass(frozen=True)
 class ParameterSet:
-    """A frozen dataclass of param() fields, each checked when it is made and held in the type of its default: a numpy
-    number or a whole float becomes what JSON and range() take, a list becomes a tuple.
+    """Frozen dataclass of `param()` fields, validated and converted to the type of their default on construction.
 
-    A recipe knows what it was given. A parameter that was left out and one that was given its default are different
-    things: the values of a preset stand where none was given, and a copy with another preset begins from what was
-    given."""
+    It records which parameters were passed explicitly: a preset sets the other ones only, and `replace` with another
+    preset starts from the explicit ones."""
 
-    # Of recipes with a parameter `preset`: the values of several under one name, those of views that it reads included.
+    # Values by preset name, for classes with a parameter `preset`; those of the views it reads are included.
     presets: ClassVar[Presets] = {}
 
     def __new__(cls, *values: Any, **named: Any) -> Self:
-        """As the dataclass itself takes them; here, before there are defaults, it can be told what was given."""
-        made = super().__new__(cls)
+        """Record the names of the explicit parameters, which `__init__` of a dataclass cannot tell from defaults."""
+        instance = super().__new__(cls)
         positional = (parameter.name for parameter, _ in zip(fields(cls), values, strict=False))
-        object.__setattr__(made, "_given", (*positional, *named))
-        return made
+        object.__setattr__(instance, "_explicit", (*positional, *named))
+        return instance
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -77,34 +104,46 @@ class ParameterSet:
             object.__setattr__(self, parameter.name, convert_value(parameter, value))
 
     def _explicit_names(self) -> tuple[str, ...]:
-        return vars(self)["_given"]
+        return vars(self)["_explicit"]
 
     @property
     def explicit_values(self) -> dict[str, Any]:
-        """The parameters that were given, in their own types; not those that a preset or a default has set."""
+        """Values of the parameters that were passed explicitly, not set by a preset or a default."""
         return {name: getattr(self, name) for name in self._explicit_names()}
 
     @property
     def preset_values(self) -> dict[str, Any]:
-        """What its preset says, if it has one."""
+        """Values of the preset, empty without one."""
         preset = getattr(self, "preset", "")
         return self.presets.get(preset, {}) if isinstance(preset, str) else {}
 
     def replace(self, **values: Any) -> Self:
-        """The same with other values of some parameters. Unlike dataclasses.replace, it gives no more than was given:
-        `recipe.but(preset="EUR-Lex")` has the preset's values."""
+        """Return a copy with some parameters replaced.
+
+        Unlike dataclasses.replace, it passes on explicit values only, so that `replace(preset=...)` has an effect.
+
+        Parameters
+        ----------
+        **values
+            New values by parameter name.
+
+        Returns
+        -------
+        ParameterSet
+            Copy of the same class.
+        """
         return type(self)(**(self.explicit_values | values))
 
     def fill_unset(self, values: Mapping[str, Any]) -> Self:
-        """The same with these values where none was given, as those of a preset are."""
+        """Return a copy with these values for the parameters that were not passed explicitly, as a preset does."""
         own = {parameter.name: values[parameter.name] for parameter in fields(self) if parameter.name in values}
-        made = type(self)(**(own | self.explicit_values))
-        object.__setattr__(made, "_given", self._explicit_names())
-        return made
+        copy = type(self)(**(own | self.explicit_values))
+        object.__setattr__(copy, "_explicit", self._explicit_names())
+        return copy
 
 
 def get_value_type(parameter: Field) -> Any:
-    """The type of a parameter's value, or of each of its values."""
+    """Return the type of a parameter, or of each of its values if it has several."""
     default: Any = parameter.default
     return parameter.metadata["kind"] or type(default[0] if is_multi_valued(parameter) else default)
 
@@ -114,14 +153,14 @@ def is_multi_valued(parameter: Field) -> bool:
 
 
 def convert_value(parameter: Field, value: Any) -> Any:
-    """A valid value as a recipe holds it."""
+    """Return a valid value in the type of the parameter."""
     kind = get_value_type(parameter)
     if kind is ParameterSet:
         return tuple(value) if is_multi_valued(parameter) else value
     return tuple(map(kind, value)) if is_multi_valued(parameter) else kind(value)
 
 
-# What a parameter takes, as errors and help say it.
+# Types of values in errors and help texts.
 TYPE_DESCRIPTIONS: dict[type, str] = {
     int: "a whole number",
     float: "a number",
@@ -132,7 +171,7 @@ TYPE_DESCRIPTIONS: dict[type, str] = {
 PLURAL_TYPE_DESCRIPTIONS: dict[type, str] = {
     int: "whole numbers",
     float: "numbers",
-    bool: "truth values",
+    bool: "true or false values",
     str: "texts",
     ParameterSet: "methods",
 }
@@ -149,21 +188,21 @@ def is_valid_item(parameter: Field, value: Any) -> bool:
     low, high, choices = get_bounds(parameter)
 
     if kind in (int, float):
-        fits = is_number_of_type(value, kind) and (low is None or value >= low) and (high is None or value <= high)
+        is_valid = is_number_of_type(value, kind) and (low is None or value >= low) and (high is None or value <= high)
     elif kind is ParameterSet:
-        fits = isinstance(value, (ParameterSet, str))
+        is_valid = isinstance(value, (ParameterSet, str))
     else:
-        fits = isinstance(value, (bool, np.bool_) if kind is bool else kind)
-    return fits and (not choices or value in choices)
+        is_valid = isinstance(value, (bool, np.bool_) if kind is bool else kind)
+    return is_valid and (not choices or value in choices)
 
 
 def is_number_of_type(value: Any, kind: type) -> bool:
-    """Whether a value is a finite number; of kind int, a whole one that 64 bits hold."""
+    """Return True for a finite number; for kind int, an integer of 64 bits."""
     if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
         return False
     try:
         return isfinite(value) if kind is float else int(value) == value and MIN_INT64 <= int(value) <= MAX_INT64
-    except (OverflowError, ValueError):  # a whole number that no float can hold; inf and nan, which have no whole one
+    except (OverflowError, ValueError):  # an integer beyond the range of float; int(inf) and int(nan)
         return False
 
 
@@ -172,7 +211,7 @@ def get_bounds(parameter: Field) -> tuple[float | None, float | None, tuple]:
 
 
 def describe_expected(parameter: Field) -> str:
-    """The values a hyper-parameter takes, in words."""
+    """Return the allowed values of a parameter in words."""
     low, high, choices = get_bounds(parameter)
     if choices:
         return "one of " + ", ".join(repr(choice) for choice in choices)
@@ -180,45 +219,48 @@ def describe_expected(parameter: Field) -> str:
     words = (PLURAL_TYPE_DESCRIPTIONS if is_multi_valued(parameter) else TYPE_DESCRIPTIONS)[get_value_type(parameter)]
     if low is not None and high is not None:
         return f"{words} from {low} to {high}"
-    least, most = ("" if bound is None else f"{bound}" for bound in (low, high))
-    return words + (least and f" of at least {least}") + (most and f" of at most {most}")
+    minimum = "" if low is None else f" of at least {low}"
+    maximum = "" if high is None else f" of at most {high}"
+    return words + minimum + maximum
 
 
 def to_short_repr(value: Any) -> str:
-    """A value as it is written in Python, of a long one the beginning."""
+    """Return the repr of a value, truncated to MAX_REPR_CHARACTERS."""
     try:
-        written = repr(value)
-    except ValueError:  # Python does not write numbers of more than 4,300 digits
+        text = repr(value)
+    except ValueError:  # Python refuses to convert integers of more than 4,300 digits
         return "a number of thousands of digits"
-    return written if len(written) <= MAX_REPR_CHARACTERS else f"{written[:MAX_REPR_CHARACTERS]}…"
+    return text if len(text) <= MAX_REPR_CHARACTERS else f"{text[:MAX_REPR_CHARACTERS]}…"
 
 
 def format_cli_value(value: Any) -> str:
-    """A value as it is typed on the command line."""
+    """Return a value as it is typed on the command line."""
     if isinstance(value, tuple):
         return ",".join(map(format_cli_value, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class UnparsedValue(str):
-    """The value of a hyper-parameter as it was typed on the command line, not yet in its own type."""
+    """Value of a hyper-parameter as typed on the command line, not yet parsed."""
 
 
 def resolve_value(owner: str, parameter: Field, value: Any) -> Any:
-    """A value for a parameter, parsed if it was typed."""
+    """Return a value, parsed if it is an UnparsedValue."""
     return parse_value(owner, parameter, value) if isinstance(value, UnparsedValue) else value
 
 
 def parse_value(owner: str, parameter: Field, text: str) -> Any:
-    """A hyper-parameter given as text (`-p n_trees=3`, `-p layers=512,256`), in its own type."""
+    """Parse a value given as text, as in `-p n_trees=3` or `-p layers=512,256`."""
     kind = get_value_type(parameter)
     try:
         if is_multi_valued(parameter):
             return tuple(parse_item(kind, item.strip()) for item in text.split(",") if item.strip())
         return parse_item(kind, text)
     except (ValueError, KeyError):
-        found = f"{parameter.name}={to_short_repr(str(text))}"
-        raise XmtcError(f"{owner}: {found} does not fit; expected {describe_expected(parameter)}.") from None
+        raise XmtcError(
+            f"{owner}: {parameter.name}={to_short_repr(str(text))} does not fit; "
+            f"expected {describe_expected(parameter)}."
+        ) from None
 
 
 def parse_item(kind: Any, text: str) -> Any:
@@ -227,30 +269,31 @@ def parse_item(kind: Any, text: str) -> Any:
     return str(text) if kind is ParameterSet else kind(text)
 
 
-def describe_parameters(recipe: type) -> None:
-    """Add the parameters to the docstring of a recipe, as numpydoc has them, and below them the docstring of its
-    module, which has a method's paper. Called before `dataclass` is, so the fields are still found one by one."""
-    if not recipe.__doc__:  # none was written, or Python runs with -OO
-        return
-    parts = [cleandoc(recipe.__doc__)]
+def describe_parameters(cls: type) -> None:
+    """Add a numpydoc section of the parameters, and the module docstring as notes, to the docstring of a class.
 
-    entries = [format_doc_entry(parameter, name) for name, parameter in collect_parameters(recipe).items()]
+    Called by `__init_subclass__`, before the `dataclass` decorator has collected the fields."""
+    if not cls.__doc__:  # also under python -OO
+        return
+    parts = [cleandoc(cls.__doc__)]
+
+    entries = [format_doc_entry(parameter, name) for name, parameter in collect_parameters(cls).items()]
     if entries:
         parts.append("\n".join(["Parameters", "----------", *entries]))
 
-    module = sys.modules.get(recipe.__module__)
+    module = sys.modules.get(cls.__module__)
     if module is not None and module.__doc__ and module.__name__ != "__main__":
         parts.append(f"Notes\n-----\n{cleandoc(module.__doc__)}")
-    recipe.__doc__ = "\n\n".join(parts) + "\n"
+    cls.__doc__ = "\n\n".join(parts) + "\n"
 
 
-def collect_parameters(recipe: type) -> dict[str, Field]:
-    """The parameters by name, those of its bases first, as `dataclass` will order them."""
-    found: dict[str, Field] = {}
-    for kind in reversed(recipe.__mro__[1:]):
-        found |= vars(kind).get("__dataclass_fields__", {})
-    found |= {name: value for name, value in vars(recipe).items() if isinstance(value, Field)}
-    return {name: parameter for name, parameter in found.items() if "help" in parameter.metadata}
+def collect_parameters(cls: type) -> dict[str, Field]:
+    """Return the parameters by name, those of base classes first, in the order of `dataclass`."""
+    parameters: dict[str, Field] = {}
+    for base in reversed(cls.__mro__[1:]):
+        parameters |= vars(base).get("__dataclass_fields__", {})
+    parameters |= {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
+    return {name: parameter for name, parameter in parameters.items() if "help" in parameter.metadata}
 
 
 def format_doc_entry(parameter: Field, name: str) -> str:
@@ -259,7 +302,7 @@ def format_doc_entry(parameter: Field, name: str) -> str:
 
 
 def format_type(parameter: Field) -> str:
-    """The type of a parameter as numpydoc writes it: int, tuple of int, {'sum', 'mean'}."""
+    """Return the type of a parameter in numpydoc notation: int, tuple of int, {'sum', 'mean'}."""
     if parameter.metadata["choices"]:
         return "{" + ", ".join(map(repr, parameter.metadata["choices"])) + "}"
     kind = get_value_type(parameter).__name__

@@ -1,4 +1,4 @@
-"""How much memory there is, to say that something will not fit before it takes what there is; and giving it back."""
+"""Memory limits, checks before large allocations, and release of freed memory."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     import numpy as np
 
 MIB, GIB = 2**20, 2**30
-MIN_LOAD_BYTES = 512 * MIB  # of address space that the libraries of the smallest command take: on two cores 450 to 600
-MIN_WORK_BYTES = 192 * MIB  # with less, a thread's first step, or the compiler's, ends the process without a word
-MIN_TRIM_BYTES = 32 * MIB  # that are worth giving back
+MIN_LOAD_BYTES = 512 * MIB  # address space of the libraries that the smallest command loads
+MIN_WORK_BYTES = 192 * MIB  # with less, starting a thread or the compiler may kill the process silently
+MIN_TRIM_BYTES = 32 * MIB  # freed memory that is worth returning to the system
 STATM = Path("/proc/self/statm")
 CGROUP_MEMORY_FILE = Path("/sys/fs/cgroup/memory.max")
 
 
 def get_memory_limit() -> float:
-    """Bytes that this process may use at most, as far as the system tells."""
+    """Return the memory that this process may use, in bytes; infinity if unknown."""
     limits = [float("inf")]
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
@@ -32,18 +32,19 @@ def get_memory_limit() -> float:
 
 
 def get_address_space_limits() -> list[float]:
-    """What `ulimit -v` leaves this process, if it sets a limit."""
+    """Return a list with the limit of `ulimit -v` in bytes, or an empty one if there is no limit."""
     try:
         import resource
-    except ImportError:  # another system
+    except ImportError:  # Windows
         return []
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return [] if limit == resource.RLIM_INFINITY else [float(limit)]
 
 
 def check_address_space() -> None:
-    """Refuse to begin where a limit leaves so little that libraries would not say so, but end the process or, as
-    OpenBLAS does, try for ever."""
+    """Raise XmtcError if `ulimit -v` leaves too little memory for the libraries.
+
+    They would kill the process or, like OpenBLAS, retry forever."""
     limits = get_address_space_limits()
     if not limits or not STATM.exists():
         return
@@ -51,21 +52,23 @@ def check_address_space() -> None:
     needed = MIN_WORK_BYTES if "numba" in sys.modules else MIN_LOAD_BYTES
     if left < needed:
         raise XmtcError(
-            f"The limit of memory that is set (ulimit -v) leaves {max(left, 0) / MIB:,.0f} MiB, but at least "
-            f"{needed / MIB:,.0f} MiB are needed to begin; raise the limit."
+            f"The memory limit (ulimit -v) leaves {max(left, 0) / MIB:,.0f} MiB; expected at least "
+            f"{needed / MIB:,.0f} MiB: raise the limit."
         )
 
 
 def check_fits(needed: float, what: str, remedy: str, available: float | None = None) -> None:
-    """Refuse, in a sentence, what would take more bytes than there are."""
-    most = get_memory_limit() if available is None else available
-    if needed > most:
-        takes, there_are = (f"{size / GIB:,.1f} GiB" for size in (needed, most))
-        raise XmtcError(f"{what} would take {takes} of memory, of which there are {there_are}; {remedy}.")
+    """Raise XmtcError if `what` needs more bytes than are available."""
+    limit = get_memory_limit() if available is None else available
+    if needed > limit:
+        raise XmtcError(
+            f"{what} would need {needed / GIB:,.1f} GiB of memory, but only {limit / GIB:,.1f} GiB are "
+            f"available; {remedy}."
+        )
 
 
 def trim_heap() -> None:
-    """What is free, to the system. glibc keeps what was taken in small pieces; other libraries have no such word."""
+    """Return freed memory to the system, which glibc keeps otherwise; do nothing with other C libraries."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (AttributeError, OSError, TypeError):
@@ -73,18 +76,18 @@ def trim_heap() -> None:
 
 
 def concatenate_and_free(parts: list[np.ndarray]) -> np.ndarray:
-    """All parts in one; each is let go as soon as it is copied, so that there is never room for all of them twice."""
+    """Concatenate arrays, freeing each after its copy, so that they are never all in memory twice; empties `parts`."""
     import numpy as np
 
-    whole = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
-    begin, n_free = 0, MIN_TRIM_BYTES if whole.nbytes > MIN_TRIM_BYTES else 0  # what was let go before may be kept, too
+    result = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
+    begin, n_free = 0, MIN_TRIM_BYTES if result.nbytes > MIN_TRIM_BYTES else 0  # earlier freed memory may be held, too
     parts.reverse()
     while parts:
         part = parts.pop()
-        whole[begin : begin + len(part)] = part
+        result[begin : begin + len(part)] = part
         begin, n_free = begin + len(part), n_free + part.nbytes
         if n_free > MIN_TRIM_BYTES:
             del part
             trim_heap()
             n_free = 0
-    return whole
+    return result

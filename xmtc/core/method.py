@@ -1,79 +1,78 @@
-"""The contract. A Method is a recipe: a frozen dataclass of hyper-parameters whose `fit` trains. A Model is what
-training leaves behind: a dataclass of arrays that predicts. Neither knows words or label names; a Tagger does.
+"""Base classes of all methods: `Method` (hyper-parameters and training), `Model` (trained arrays) and `Explanation`.
 
-What a subclass writes as `fit`, `predict` and `explain` is only ever reached by data that fits it: a check stands
-before each, here, so that nobody has to write or to remember it, and compiled code runs on nothing else."""
+A Method is a frozen dataclass of hyper-parameters. `Method.fit` validates the data and calls `_fit` of the subclass,
+which returns a Model. `Model.predict` and `Model.explain` validate the data and call `_predict` and `_explain`.
+Subclasses therefore only receive valid data, which compiled kernels rely on. Neither class knows words or label names;
+`xmtc.tagger.Tagger` does."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from xmtc.cluster.worker_group import is_single_process
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import ParameterSet
 from xmtc.core.memory import check_address_space
 from xmtc.core.predictions import Predictions, check_k
+from xmtc.core.process_rank import is_single_process
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.storage.form import Form
 
 
-def add_argument_check(check: Callable[..., None], kind: type, name: str) -> None:
-    """Let a class's own method of that name begin with a check of what it is given."""
-    method = vars(kind).get(name)
-    if method is None:
-        return
-
-    @wraps(method)
-    def checked(self: Any, *given: Any, **named: Any) -> Any:
-        check(self, *given, **named)
-        return method(self, *given, **named)
-
-    setattr(kind, name, checked)
-
-
-def distribute_fit(kind: type) -> None:
-    """Let a class's own `fit` be done by processes of the cluster, if there is one; where torchrun has started some, by
-    these."""
-    fit = vars(kind).get("fit")
-    if fit is None:
-        return
-
-    @wraps(fit)
-    def shared(self: Any, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Any:
-        if run.cluster and is_single_process():
-            return run.run_in_worker_group(partial(self.fit, data, valid))
-        return fit(self, data, valid, run)
-
-    kind.fit = shared  # type: ignore[attr-defined]
-
-
-def check_is_dataset(data: Any) -> None:
-    if not isinstance(data, Dataset):
-        raise XmtcError(
-            f"Found a {type(data).__name__} where a Dataset was expected; make one: Dataset.from_matrix(X), or with "
-            "labels Dataset.from_matrix(X, Y)."
-        )
-
-
 @dataclass(frozen=True)
 class Explanation:
-    """Why a model gives a document a label: what each of its terms adds to (or takes from) the label's score."""
+    """Contribution of each term of a document to the score of one label.
 
-    view: str  # whose ids these are
-    ids: np.ndarray  # (n,) int32, columns of a Bag or ids of Tokens, each once
-    weights: np.ndarray  # (n,) float32, largest first
-    per_token: np.ndarray | None = None  # (n_tokens,) float32, the weight of each token of the document
+    Parameters
+    ----------
+    view : str
+        Name of the view that the ids belong to.
+    ids : ndarray of int32, shape (n_terms,)
+        Columns of a `Bag`, or token ids of `Tokens`, each once.
+    weights : ndarray of float32, shape (n_terms,)
+        Contribution of each id to the score, largest first.
+    per_token : ndarray of float32, shape (n_tokens,), optional
+        Contribution of each token of the document, in reading order.
+    """
+
+    view: str
+    ids: np.ndarray
+    weights: np.ndarray
+    per_token: np.ndarray | None = None
 
     @classmethod
     def from_occurrences(cls, view: str, ids: np.ndarray, weights: np.ndarray, per_token: bool = False) -> Explanation:
-        """From weights of ids that may occur several times; with per_token, they are those of the document's tokens."""
+        """Build an explanation from ids that may repeat, summing their weights.
+
+        Parameters
+        ----------
+        view : str
+            Name of the view that the ids belong to.
+        ids : ndarray of int, shape (n,)
+            Ids, possibly repeated.
+        weights : ndarray of float, shape (n,)
+            Weight of each occurrence.
+        per_token : bool, default=False
+            Whether the occurrences are all tokens of the document in reading order; then `weights` is kept as
+            `per_token` too.
+
+        Returns
+        -------
+        Explanation
+            One weight per distinct id, largest first.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Explanation.from_occurrences("words", np.array([7, 2, 7]), np.array([0.5, 0.75, 1.0])).ids.tolist()
+        [7, 2]
+        """
         distinct, which = np.unique(ids, return_inverse=True)
         total = np.bincount(which, weights, len(distinct)).astype(np.float32)
         order = np.argsort(-total, kind="stable")
@@ -83,88 +82,162 @@ class Explanation:
 
 @dataclass(frozen=True, kw_only=True)
 class Model(Form, ABC):
-    """What training leaves behind. A subclass is a dataclass and a Form: its fields are its file format."""
+    """Base class of trained models. A subclass is a dataclass whose fields are its file format (see `xmtc.Form`).
+
+    A subclass implements `_predict` and `_explain`, and may override `to_exhaustive`, `max_lengths` and `check`.
+
+    Parameters
+    ----------
+    n_labels : int
+        Number of labels, which are numbered from 0.
+    views : dict of str to int
+        Number of features of each view that the model reads.
+    """
 
     n_labels: int
-    views: dict[str, int]  # the views that it reads, and the size of each
+    views: dict[str, int]
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        add_argument_check(Model._check_data, cls, "predict")
-        add_argument_check(Model._check_document, cls, "explain")
+    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+        """Return the k best labels of every document.
 
-    def _check_data(self, data: Dataset, k: int = 5, *_: Any, **__: Any) -> None:
-        """The views that it was trained on, as wide as they were then, and some labels to be named."""
+        Parameters
+        ----------
+        data : Dataset
+            Documents with the views of the training data.
+        k : int, default=5
+            Maximum number of labels per document.
+        run : Run, optional
+            Threads, device and progress.
+
+        Returns
+        -------
+        Predictions
+            Labels and scores, best first.
+
+        Raises
+        ------
+        XmtcError
+            If k is not positive, or the views differ from those of the training data.
+        """
+        self._check_data(data, k)
+        return self._predict(data, k, run)
+
+    def explain(self, document: Dataset, label: int) -> Explanation:
+        """Return the contribution of each term of one document to the score of a label.
+
+        Parameters
+        ----------
+        document : Dataset
+            A single document with the views of the training data.
+        label : int
+            Number of the label.
+
+        Returns
+        -------
+        Explanation
+            Terms and their weights, largest first.
+
+        Raises
+        ------
+        XmtcError
+            If there is not exactly one document, or its views differ from those of the training data.
+        """
+        self._check_data(document)
+        if document.n_docs != 1:
+            raise XmtcError(f"Found {document.n_docs} documents to explain, expected one; explain one at a time.")
+        return self._explain(document, label)
+
+    def _check_data(self, data: Dataset, k: int = 5) -> None:
         check_k(k)
         check_is_dataset(data)
         if data.sizes != self.views:
             raise XmtcError(
-                f"The documents have {format_view_sizes(data.sizes)}, but the model was trained on {format_view_sizes(self.views)}; give "
-                "it the views, and the columns, that it was trained on."
+                f"The documents have {format_view_sizes(data.sizes)}, but the model was trained on "
+                f"{format_view_sizes(self.views)}; pass the views and columns of the training data."
             )
 
-    def _check_document(self, document: Dataset, *_: Any, **__: Any) -> None:
-        self._check_data(document)
-        if document.n_docs != 1:
-            raise XmtcError(f"Found {document.n_docs} documents to explain, expected one; explain one at a time.")
+    @abstractmethod
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
+        """Return the k best labels of every document; `data` and `k` are valid."""
 
     @abstractmethod
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
-        """The k best labels of every document."""
-
-    @abstractmethod
-    def explain(self, document: Dataset, label: int) -> Explanation:
-        """What speaks for the label in a Dataset of one document."""
+    def _explain(self, document: Dataset, label: int) -> Explanation:
+        """Return the contribution of each term of the document to the label's score; `document` is valid."""
 
     def to_exhaustive(self) -> Model:
-        """The same model, with a search that leaves out no label, however long it takes: for those who want the best of
-        a few labels only. Itself where its search is not bounded, or cannot be otherwise."""
+        """Return a copy that scores every label instead of searching with a beam.
+
+        Ranking a small set of allowed labels needs it. Models without a bounded search return themselves."""
         return self
 
     def max_lengths(self) -> dict[str, int]:
-        """Of views that hold sequences: how many tokens of a document it can read, where that is limited."""
+        """Return the maximum number of tokens per document that the model reads, for views with such a limit."""
         return {}
 
 
 class LabelName(NamedTuple):
-    """What a label is called."""
+    """A name of a label, preferred or alternative."""
 
     label: str
     text: str
-    is_preferred: bool = True  # the label's own name, and not an alternative one
+    is_preferred: bool = True
 
 
 @dataclass(frozen=True)
 class Method(ParameterSet, ABC):
-    """A recipe for training. A subclass is a frozen dataclass with param() fields, named as its paper names it."""
+    """Base class of training methods. A subclass is a frozen dataclass with `param()` fields, named as in its paper.
 
-    # The views of a document that it is trained on; a property where that depends on parameters.
+    A subclass implements `_fit`, whose return annotation is its Model class, and sets the class attributes below where
+    the defaults do not hold."""
+
+    # Views of a document to train on; a property where they depend on hyper-parameters.
     required_views: ClassVar[tuple[str, ...]] = ("tfidf",)
-    # Parameters that make it train in a second on a few hundred documents, for tests and for compiling ahead.
+    # Hyper-parameters for training on a few hundred documents within a second; used by tests and to compile kernels.
     quick_parameters: ClassVar[dict[str, Any]] = {}
-    # Whether batches and threads change no digit. Networks add up in another order.
+    # Whether results are identical for any batch size and number of threads. Networks sum in varying order.
     is_exact: ClassVar[bool] = True
-    # Whether documents may have weights (Dataset.weights), by which their losses are multiplied.
+    # Whether document weights (Dataset.weights) multiply the loss.
     has_weight_support: ClassVar[bool] = False
-    # Whether it reads the names of labels (Dataset.names), and can give labels that no training document has.
+    # Whether it reads label names (Dataset.names) and can predict labels without training documents.
     has_label_name_input: ClassVar[bool] = False
-    # Whether the machines of a cluster share its training.
+    # Whether training is distributed over the machines of a Ray cluster.
     has_cluster_support: ClassVar[bool] = False
-    # Whether several processes can train it together, as torchrun starts them, and Ray Train on a cluster.
+    # Whether several processes train one model together, started by torchrun or by Ray Train on a cluster.
     has_multiprocess_support: ClassVar[bool] = False
-    # Whether it writes its model to the work folder of a run while it is trained.
+    # Whether training writes the model to Run.workdir, as memory-mapped arrays.
     has_workdir_support: ClassVar[bool] = False
-    # Whether its fit makes probabilities of scores by itself.
+    # Whether `fit` returns calibrated probabilities.
     has_own_calibration: ClassVar[bool] = False
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if cls.has_multiprocess_support:
-            distribute_fit(cls)
-        add_argument_check(Method._check_data, cls, "fit")
+    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
+        """Train a model.
 
-    def _check_data(self, data: Dataset, valid: Dataset | None = None, *_: Any, **__: Any) -> None:
-        """Documents with labels, and weights only where it takes them; validation documents in the same views."""
+        Parameters
+        ----------
+        data : Dataset
+            Training documents with labels.
+        valid : Dataset, optional
+            Validation documents for early stopping and calibration, with the views and labels of `data`.
+        run : Run, optional
+            Threads, device, cluster, checkpoint and progress.
+
+        Returns
+        -------
+        Model
+            The trained model.
+
+        Raises
+        ------
+        XmtcError
+            If there are no documents or labels, if `valid` has other views or labels than `data`, or if documents
+            have weights and the method does not support them.
+        """
+        self._check_data(data, valid)
+        if self.has_multiprocess_support and run.cluster and is_single_process():
+            return run.run_in_worker_group(partial(self.fit, data, valid))
+        return self._fit(data, valid, run)
+
+    def _check_data(self, data: Dataset, valid: Dataset | None) -> None:
         check_address_space()
         check_is_dataset(data)
         if data.Y is None or not (data.n_docs and data.n_labels):
@@ -174,33 +247,42 @@ class Method(ParameterSet, ABC):
             )
         if data.weights is not None and not self.has_weight_support:
             raise XmtcError(
-                f"{type(self).__name__} does not take weights of documents; leave sample_weight out, or use one "
-                "that does, such as parabel or dismec."
+                f"{type(self).__name__} does not support document weights; omit sample_weight, or use a method that "
+                "supports them, such as parabel or dismec."
             )
         if valid is not None:
             check_is_dataset(valid)
             if (valid.sizes, valid.n_labels) != (data.sizes, data.n_labels):
-                found, wanted = (
+                actual, expected = (
                     f"{format_view_sizes(part.sizes)} and {part.n_labels} labels" for part in (valid, data)
                 )
-                raise XmtcError(f"The validation documents have {found}; expected {wanted}, as in training.")
+                raise XmtcError(f"The validation documents have {actual}; expected {expected}, as in training.")
+
+    @abstractmethod
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> Model:
+        """Train a model on valid data; `valid` is only used for early stopping and calibration."""
 
     def list_label_names(self, labels: Sequence[str]) -> Iterable[LabelName]:
-        """Where it reads names: those of the labels of the training documents, and of all others that it can give."""
+        """Return the names of the labels of the training documents and of all other labels it can predict.
+
+        Only called if `has_label_name_input`."""
         return ()
 
     def select_held_out_rows(self, data: Dataset) -> np.ndarray | None:
-        """The rows that its training holds out of data by itself, to stop by; None where it learns from all."""
+        """Return the rows of data that training holds out for early stopping, or None if it trains on all."""
         return None
 
     def load_kernels(self) -> None:
-        """Load the compiled code of `fit`, while documents are still being read; nothing where that takes no time."""
+        """Load the compiled kernels of `fit`, so that this overlaps with reading the documents."""
 
-    @abstractmethod
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
-        """Train on data; valid, where there is one, only ever decides when to stop, or what scores mean."""
+
+def check_is_dataset(data: Any) -> None:
+    if not isinstance(data, Dataset):
+        raise XmtcError(
+            f"Found a {type(data).__name__}, expected a Dataset; build one with Dataset.from_matrix(X), or with labels "
+            "Dataset.from_matrix(X, Y)."
+        )
 
 
 def format_view_sizes(sizes: dict[str, int]) -> str:
-    """Views and their sizes, for a sentence."""
     return ", ".join(f"{size:,} {name}" for name, size in sizes.items()) or "no views"

@@ -1,15 +1,15 @@
-"""Compiled functions: `kernel` lets other threads work beside it; `fast_kernel` also takes numbers to be finite and may
-fuse multiplications with additions. It may not reorder sums: whether the compiler's code does so depends on where the
-arrays happen to lie in memory, and the same seed must give the same bytes.
+"""Functions compiled with numba.
 
-The first command after an installation waits for the compiler, so kernels are written to be compiled quickly: loops
-over arrays that NumPy makes outside, one type for each argument, and counters that begin as np.int64(0) where a helper
-takes them, because numba takes a plain 0 for a type of its own. What NumPy does well in one call (sorting, masks,
-slices) is done outside: inside a kernel, a sort or the assignment to a slice takes longer to compile than a page of
-loops.
+`kernel` releases the GIL. `fast_kernel` also assumes finite numbers and allows fused multiply-add. It does not allow
+reordered sums: their result depends on the alignment of arrays in memory, and the same seed must give the same bytes.
 
-What was compiled is kept between runs, beside the source or in the user's cache. Where neither can be written to, as in
-a container that is read-only, it is kept in a temporary folder of this user's own, or else compiled in every run."""
+The first command after an installation waits for the compiler, so kernels are written to compile quickly: loops over
+arrays that are allocated outside, one type per argument, and counters that start as np.int64(0) where they are passed
+to a helper, because numba gives the literal 0 a type of its own. Sorting, masks and slices are done in NumPy outside:
+inside a kernel, each takes longer to compile than a page of loops.
+
+Compiled code is cached beside the source or in the user's cache directory. If neither is writable, as in a read-only
+container, a private temporary directory is used, or else every process compiles anew."""
 
 from __future__ import annotations
 
@@ -27,41 +27,44 @@ from numba import njit
 from numba.core import cgutils, event, types
 from numba.core.caching import FunctionCache
 from numba.core.runtime import rtsys
-from numba.cpython import hashing  # noqa: F401 (the last names that compiled code may ask for)
+from numba.cpython import hashing  # noqa: F401 (registers names that compiled code refers to)
 from numba.extending import intrinsic
 
 NUMBA_CONFIG: Any = numba.config
-JIT_OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}  # nobody calls kernels from C
+JIT_OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}  # kernels are not called from C
 FASTMATH_FLAGS = {"nnan", "ninf", "nsz", "arcp", "contract", "afn"}  # all of fastmath but "reassoc"
-PREFETCH_READ, PREFETCH_LOCALITY, PREFETCH_DATA_CACHE = 0, 3, 1  # how LLVM numbers what can be fetched
-COMPILE_NOTICE_SECONDS = 0.5  # seconds of compiling that nobody needs to be told of
+PREFETCH_READ, PREFETCH_LOCALITY, PREFETCH_DATA_CACHE = 0, 3, 1  # arguments of llvm.prefetch
+COMPILE_NOTICE_SECONDS = 0.5  # compilation time before the callback
 
 
 def kernel(function: Callable) -> Any:
-    """Says that it is exact, because a function that says nothing becomes what the first to call it is."""
+    """Compile a function with exact arithmetic.
+
+    `fastmath=False` is explicit, because otherwise a helper inherits the mode of its first caller."""
     return compile_kernel(function, fastmath=False)
 
 
 def fast_kernel(function: Callable) -> Any:
+    """Compile a function that assumes finite numbers and may fuse multiplications with additions."""
     return compile_kernel(function, fastmath=FASTMATH_FLAGS)
 
 
 def compile_kernel(function: Callable, **options: Any) -> Any:
-    found: Any = njit(**JIT_OPTIONS, **options)(function)
+    dispatcher: Any = njit(**JIT_OPTIONS, **options)(function)
     try:
-        found._cache = KernelCache(function)
-    except RuntimeError:  # numba found no folder that it can write to
+        dispatcher._cache = KernelCache(function)
+    except RuntimeError:  # numba found no writable cache directory
         folder = create_private_folder()
         if folder is not None and folder != NUMBA_CONFIG.CACHE_DIR:
             NUMBA_CONFIG.CACHE_DIR = folder
             return compile_kernel(function, **options)
-    return found
+    return dispatcher
 
 
 class KernelCache(FunctionCache):
-    """Compiled code on disk, as numba keeps it (`cache=True`). Before it is loaded, numba's own readies its compiler,
-    which takes longer than all else that it does at a start; nothing is compiled then, and what compiles does so
-    itself."""
+    """Numba's on-disk cache (`cache=True`) without the initialisation of the compiler before a load.
+
+    That initialisation dominates the start of a process, and is not needed if nothing is compiled."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)
@@ -71,47 +74,46 @@ class KernelCache(FunctionCache):
 
 @intrinsic
 def prefetch_element(typing_context, array, index):
-    """In a kernel, have the processor fetch array[index] of a C-contiguous array while it goes on: what is read from
-    memory in no order costs most where it is waited for. Nothing happens where there is no such place."""
+    """Prefetch array[index] of a C-contiguous array into the CPU cache, inside a kernel; any index is safe."""
 
     def generate(context, builder, signature, arguments):
         view = context.make_array(signature.args[0])(context, builder, arguments[0])
         word, byte = ir.IntType(32), ir.IntType(8).as_pointer()
         fetch = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
         function = cgutils.get_or_insert_function(builder.module, fetch, "llvm.prefetch.p0")
-        place = builder.bitcast(builder.gep(view.data, [arguments[1]]), byte)
-        builder.call(function, [place, word(PREFETCH_READ), word(PREFETCH_LOCALITY), word(PREFETCH_DATA_CACHE)])
+        address = builder.bitcast(builder.gep(view.data, [arguments[1]]), byte)
+        builder.call(function, [address, word(PREFETCH_READ), word(PREFETCH_LOCALITY), word(PREFETCH_DATA_CACHE)])
         return context.get_dummy_value()
 
     return types.void(array, index), generate
 
 
 def create_private_folder() -> str | None:
-    """A temporary folder that nobody else can write to, because what lies in it will be executed. None where that
-    cannot be made sure of, as on Windows, whose folders do not say whose they are."""
+    """Return a temporary directory that only this user can access, because its content is executed.
+
+    Return None if ownership cannot be verified, as on Windows."""
     if not hasattr(os, "getuid"):
         return None
     try:
         folder = Path(tempfile.gettempdir()) / f"xmtc-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
+        state = folder.lstat()
     except OSError:
         return None
-    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
-    return str(folder) if is_ours else None
+    is_private = stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not state.st_mode & 0o077
+    return str(folder) if is_private else None
 
 
-def register_compile_callback(tell: Callable[[], None]) -> None:
-    """Have `tell` called once, when this process has been compiling for a while and goes on. What was compiled by an
-    earlier one is only loaded."""
-    event.register("numba:compile", CompileListener(tell))
+def register_compile_callback(callback: Callable[[], None]) -> None:
+    """Call a function once, when this process has compiled for COMPILE_NOTICE_SECONDS and continues to."""
+    event.register("numba:compile", CompileListener(callback))
 
 
 class CompileListener(event.Listener):
-    """Adds up the time. Kernels are compiled one after the other, and inside of each the functions that it calls."""
+    """Listener that measures the total compilation time; events nest for the functions that a kernel calls."""
 
-    def __init__(self, tell: Callable[[], None]) -> None:
-        self.callback, self.has_notified = tell, False
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback, self.has_notified = callback, False
         self.seconds, self.start_time, self.depth = 0.0, 0.0, 0
 
     def on_start(self, event: Any) -> None:

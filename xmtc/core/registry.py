@@ -1,5 +1,4 @@
-"""Registries: tables of names and of the classes that they stand for, each imported only when it is asked for.
-Installed packages add to a table through an entry point of its group."""
+"""Registries of classes by name, imported on first use; installed packages add classes through entry points."""
 
 from __future__ import annotations
 
@@ -15,32 +14,47 @@ from xmtc.errors import XmtcError, as_missing_extra, find_similar_names
 
 @dataclass(frozen=True)
 class Registry:
-    """The one list of everything of a kind."""
+    """Table of classes by name.
 
-    kind: str  # what its entries are, for sentences: "method"
-    base: type  # of which every entry is a subclass
-    entries: dict[str, str]  # name → "module:Class"
-    group: str  # of the entry points of other packages
-    hint: str  # where a person finds the list
+    Parameters
+    ----------
+    kind : str
+        Noun for its entries in error messages, such as "method".
+    base : type
+        Base class of all entries.
+    entries : dict of str to str
+        Addresses "module:Class" by name.
+    group : str
+        Entry point group of plug-ins.
+    hint : str
+        Command or page that lists the names, for error messages.
+    """
+
+    kind: str
+    base: type
+    entries: dict[str, str]
+    group: str
+    hint: str
 
     @cached_property
     def plugins(self) -> Mapping[str, EntryPoint]:
-        """What other packages add, by name; of two of a name, ours or the first counts."""
-        found = {point.name: point for point in reversed(tuple(entry_points(group=self.group)))}
-        return {name: point for name, point in sorted(found.items()) if name not in self.entries}
+        """Entry points of other packages by name; own entries and earlier packages take precedence."""
+        points = {point.name: point for point in reversed(tuple(entry_points(group=self.group)))}
+        return {name: point for name, point in sorted(points.items()) if name not in self.entries}
 
     def names(self) -> list[str]:
         return [*self.entries, *self.plugins]
 
     def class_names(self) -> dict[str, str]:
-        """The name of every entry by that of its class; of two classes of a name, ours or the first counts."""
-        found = {point.attr: name for name, point in reversed(list(self.plugins.items()))}
-        return found | {address.partition(":")[2]: name for name, address in self.entries.items()}
+        """Return the name of every entry by its class name; own entries and earlier packages take precedence."""
+        names = {point.attr: name for name, point in reversed(list(self.plugins.items()))}
+        return names | {address.partition(":")[2]: name for name, address in self.entries.items()}
 
     def find(self, name: Any) -> Any:
-        """Return the class of a name. Names come from model folders, too: a name finds only what this table lists, what
-        an installed package adds to it, and subclasses of its base that a program has defined, as "module:Class".
-        Nothing else is imported, and no attribute is looked up."""
+        """Return the class of a name.
+
+        Names also come from untrusted model folders. Therefore a name only resolves to an entry of this table, to a
+        plug-in, or, as "module:Class", to a subclass of `base` that is already defined; nothing else is imported."""
         if not isinstance(name, str):
             raise self.make_unknown_error(name)
         try:
@@ -58,50 +72,50 @@ class Registry:
     def check_subclass(self, name: str, kind: Any) -> Any:
         if not (isinstance(kind, type) and issubclass(kind, self.base)):
             raise XmtcError(
-                f"The {self.kind} {name} is no subclass of {self.base.__name__}; mend the package that adds it."
+                f"The {self.kind} {name} is not a subclass of {self.base.__name__}; fix the package that adds it."
             )
         return kind
 
     def make_unknown_error(self, name: Any) -> XmtcError:
         if ":" in str(name):
-            return XmtcError(f"The {self.kind} {name} is not here; import its module first, or install its package.")
+            return XmtcError(f"The {self.kind} {name} is not defined; import its module first, or install its package.")
         names = self.names()
-        near = find_similar_names(str(name), names)
-        hint = f" Did you mean {near[0]}?" if near else ""
+        similar = find_similar_names(str(name), names)
+        hint = f" Did you mean {similar[0]}?" if similar else ""
         return XmtcError(f"There is no {self.kind} {name!r}.{hint} {self.hint} lists them: {', '.join(names)}.")
 
     def get_name(self, kind: type) -> str:
-        """The name of a class; of one that no table lists, where it stands. Imports nothing."""
-        home = get_class_address(kind)
+        """Return the name of a class, or its address if it has none, without importing anything."""
+        address = get_class_address(kind)
         for name, entry in self.entries.items():
-            if entry == home:
+            if entry == address:
                 return name
-        return next((name for name, point in self.plugins.items() if point.value == home), home)
+        return next((name for name, point in self.plugins.items() if point.value == address), address)
 
 
 def find_subclasses(base: type) -> dict[str, type]:
-    """Return all subclasses of a class that are defined now, by "module:Class"; of two definitions, the later."""
-    found: dict[str, type] = {}
-    waiting: list[type] = base.__subclasses__()
-    for kind in waiting:
-        found[get_class_address(kind)] = kind
-        waiting += kind.__subclasses__()
-    return found
+    """Return all subclasses of a class that are defined now, by address; the last definition of an address wins."""
+    subclasses: dict[str, type] = {}
+    queue: list[type] = base.__subclasses__()
+    for kind in queue:
+        subclasses[get_class_address(kind)] = kind
+        queue += kind.__subclasses__()
+    return subclasses
 
 
 def get_class_address(kind: type) -> str:
-    """Return where a class is defined: "module:Class"."""
+    """Return the address of a class, "module:Class"."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def import_class(address: str) -> Any:
-    """Import a class of this package's own tables. An address that comes from a file must never get here."""
+    """Import a class of this package's own tables; never call it with an address from a file."""
     module, _, name = address.partition(":")
     return getattr(import_module(module), name)
 
 
 def find_package(kind: type) -> str:
-    """The installed package that a class comes with, as pip calls it; else its module."""
+    """Return the name of the installed distribution of a class, or else its module."""
     top = kind.__module__.partition(".")[0]
     if top == __name__.partition(".")[0]:
         return top

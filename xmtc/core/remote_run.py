@@ -1,5 +1,7 @@
-"""A run whose work is done by processes elsewhere: they have a Run as it would be here, but what it shows, tells and
-keeps goes through a function that asks. `Host` is who answers, on the machine where the run began."""
+"""Runs in other processes: workers train with a Run whose progress, events and checkpoint are handled by the driver.
+
+A worker calls the driver by the name of a request and its arguments. `DriverCallHandler` handles them in the process
+where the training was started."""
 
 from __future__ import annotations
 
@@ -15,14 +17,15 @@ import numpy as np
 
 from xmtc.core.checkpoint import Checkpoint
 from xmtc.core.events import Event, Pass
-from xmtc.core.progress import NullProgress, Progress, is_first_process
+from xmtc.core.process_rank import is_first_process
+from xmtc.core.progress import NullProgress, Progress
 
 if TYPE_CHECKING:
     from xmtc.core.run import Run
 
-PROGRESS_INTERVAL_SECONDS = 0.5  # seconds between two words of how far the work has come
+PROGRESS_INTERVAL_SECONDS = 0.5  # minimum time between two progress messages to the driver
 
-DriverCall = Callable[..., Any]
+DriverCall = Callable[..., Any]  # (request name, *arguments) → the driver's answer
 
 
 def run_remote_work(
@@ -33,14 +36,16 @@ def run_remote_work(
     call_driver: DriverCall,
     device: str,
 ) -> Any:
-    """What a process elsewhere does: the work, with a run that asks. The plain one neither shows nor keeps anything."""
+    """Return the result of `work` in a worker, with a Run that delegates output and checkpoint to the driver.
+
+    `plain` holds the other settings, without output and checkpoint."""
     if is_first_process():
         call_driver("begin")
     run = replace(
         plain,
         progress=partial(show_remote_progress, call_driver) if should_show else False,
         checkpoint=RemoteCheckpoint(Path(), call_driver) if has_checkpoint else Checkpoint(),
-        callbacks=partial(call_driver, "tell"),
+        callbacks=partial(call_driver, "event"),
         device=device,
     )
     return work(run)
@@ -48,9 +53,9 @@ def run_remote_work(
 
 @dataclass(frozen=True)
 class RemoteCheckpoint(Checkpoint):
-    """Pieces that are kept where the run began; the folder is named as seen from its own there."""
+    """Checkpoint on the driver's machine; `folder` is relative to the driver's checkpoint directory."""
 
-    call_driver: DriverCall = field(default=lambda *question: None, repr=False)
+    call_driver: DriverCall = field(default=lambda *request: None, repr=False)
 
     def claim(self, training: str) -> None:
         self.call_driver("claim", self.folder, training)
@@ -60,12 +65,13 @@ class RemoteCheckpoint(Checkpoint):
         return replace(self, folder=self.folder / name)
 
     def load_piece(self, piece: str) -> dict[str, np.ndarray] | None:
-        found = self.call_driver("recall", self.folder, piece)
-        return None if found is None else {name: np.array(array) for name, array in found.items()}  # its own, to change
+        arrays = self.call_driver("load_piece", self.folder, piece)
+        # copies, because arrays of the object store are read-only
+        return None if arrays is None else {name: np.array(array) for name, array in arrays.items()}
 
     def save_piece(self, piece: str, arrays: dict[str, np.ndarray]) -> None:
         if is_first_process():
-            self.call_driver("keep", self.folder, piece, arrays)
+            self.call_driver("save_piece", self.folder, piece, arrays)
 
 
 @contextmanager
@@ -73,27 +79,27 @@ def show_remote_progress(call_driver: DriverCall, title: str, total: float | Non
     if not is_first_process():
         yield NullProgress()
         return
-    call_driver("show", title, total)
+    call_driver("stage_begin", title, total)
     progress = RemoteProgress(call_driver)
     yield progress
     progress.send_progress()
-    call_driver("shown")
+    call_driver("stage_end")
 
 
 class RemoteProgress:
-    """Says now and then how far the work has come."""
+    """Progress that is sent to the driver at most every PROGRESS_INTERVAL_SECONDS."""
 
-    def __init__(self, ask: DriverCall) -> None:
-        self.call_driver, self.steps, self.last_sent = ask, 0.0, time.monotonic()
+    def __init__(self, call_driver: DriverCall) -> None:
+        self.call_driver, self.steps, self.last_sent = call_driver, 0.0, time.monotonic()
 
     def advance(self, steps: float = 1) -> None:
         self.steps += steps
         if time.monotonic() - self.last_sent > PROGRESS_INTERVAL_SECONDS:
             self.send_progress()
 
-    def set_status(self, news: str) -> None:
+    def set_status(self, status: str) -> None:
         self.send_progress()
-        self.call_driver("news", news)
+        self.call_driver("status", status)
 
     def send_progress(self) -> None:
         self.call_driver("advance", self.steps)
@@ -101,40 +107,47 @@ class RemoteProgress:
 
 
 class DriverCallHandler:
-    """Answers, by the name of what is asked."""
+    """Handler of the workers' requests in the driver."""
 
-    def __init__(self, run: Run, show: Callable[..., AbstractContextManager[Progress]]) -> None:
-        self.run, self.show_progress = run, show
+    def __init__(self, run: Run, show_progress: Callable[..., AbstractContextManager[Progress]]) -> None:
+        self.run, self.show_progress = run, show_progress
         self.open_stages: list[tuple[ExitStack, Progress]] = []
-        self.stop_answers: dict[tuple[str, int], bool] = {}  # passes, and whether somebody asked to stop
+        self.stop_answers: dict[tuple[str, int], bool] = {}  # whether a callback stopped (network, number of the pass)
+        self.handlers: dict[str, Callable[..., Any]] = {
+            "begin": self.close,
+            "stage_begin": self.begin_stage,
+            "stage_end": self.end_stage,
+            "advance": self.advance,
+            "status": self.set_status,
+            "event": self.notify,
+            "claim": self.claim,
+            "load_piece": self.load_piece,
+            "save_piece": self.save_piece,
+        }
 
-    def handle(self, name: str, *words: Any) -> Any:
-        return getattr(self, f"on_{name}")(*words)
+    def handle(self, request: str, *arguments: Any) -> Any:
+        return self.handlers[request](*arguments)
 
     def close(self) -> None:
-        """End what is still shown, of work that has not ended."""
+        """End the stages that are still shown: workers begin, restart after a failure, or have failed."""
         while self.open_stages:
-            self.on_shown()
+            self.end_stage()
 
-    def on_begin(self) -> None:
-        """The processes begin, or begin anew because one has died."""
-        self.close()
-
-    def on_show(self, title: str, total: float | None) -> None:
+    def begin_stage(self, title: str, total: float | None) -> None:
         stack = ExitStack()
         self.open_stages.append((stack, stack.enter_context(self.show_progress(title, total))))
 
-    def on_advance(self, steps: float) -> None:
+    def advance(self, steps: float) -> None:
         self.open_stages[-1][1].advance(steps)
 
-    def on_news(self, news: str) -> None:
-        self.open_stages[-1][1].set_status(news)
+    def set_status(self, status: str) -> None:
+        self.open_stages[-1][1].set_status(status)
 
-    def on_shown(self) -> None:
+    def end_stage(self) -> None:
         self.open_stages.pop()[0].close()
 
-    def on_tell(self, event: Event) -> bool:
-        """Passes are told of once: who begins anew first tells of those that are behind it, as if it were resumed."""
+    def notify(self, event: Event) -> bool:
+        """Notify the callbacks. A pass is reported once: restarted workers repeat the passes of their checkpoint."""
         if not isinstance(event, Pass):
             return self.run.notify(event)
         key = event.network, event.number
@@ -143,14 +156,14 @@ class DriverCallHandler:
         return self.stop_answers[key]
 
     def get_checkpoint(self, folder: Path) -> Checkpoint:
-        own = self.run.checkpoint.folder
-        return replace(self.run.checkpoint, folder=own and own / folder)
+        root = self.run.checkpoint.folder
+        return replace(self.run.checkpoint, folder=root and root / folder)
 
-    def on_claim(self, folder: Path, training: str) -> None:
+    def claim(self, folder: Path, training: str) -> None:
         self.get_checkpoint(folder).claim(training)
 
-    def on_recall(self, folder: Path, piece: str) -> dict[str, np.ndarray] | None:
+    def load_piece(self, folder: Path, piece: str) -> dict[str, np.ndarray] | None:
         return self.get_checkpoint(folder).load_piece(piece)
 
-    def on_keep(self, folder: Path, piece: str, arrays: dict[str, np.ndarray]) -> None:
+    def save_piece(self, folder: Path, piece: str, arrays: dict[str, np.ndarray]) -> None:
         self.get_checkpoint(folder).save_piece(piece, arrays)

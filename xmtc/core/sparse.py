@@ -1,4 +1,4 @@
-"""What the sparse matrices of several rooms need beyond scipy."""
+"""Operations on sparse matrices beyond scipy."""
 
 from __future__ import annotations
 
@@ -10,23 +10,21 @@ from scipy.sparse import csr_array
 
 from xmtc.core.numba_support import kernel
 
-ROWS_PER_TASK = 1024  # copied by one thread at a time
+ROWS_PER_TASK = 1024  # rows that one thread copies at a time
 
 
-def narrow_indptr(ends: np.ndarray) -> np.ndarray:
-    """Row ends (indptr) as int32 while they fit: scipy gives the column numbers the type of the row ends, so that wide
-    ones would double the matrix."""
-    return ends.astype(np.int32) if ends[-1] <= np.iinfo(np.int32).max else ends
+def narrow_indptr(indptr: np.ndarray) -> np.ndarray:
+    """Return indptr as int32 if it fits; scipy uses its type for the indices too, which int64 would double in size."""
+    return indptr.astype(np.int32) if indptr[-1] <= np.iinfo(np.int32).max else indptr
 
 
 def to_kernel_arrays(matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The arrays of a CSR matrix as kernels take them, whatever width scipy has given the row ends: int64, int32 and
-    the values."""
+    """Return indptr as int64, indices as int32 and data of a CSR matrix, the types that kernels are compiled for."""
     return matrix.indptr.astype(np.int64, copy=False), matrix.indices.astype(np.int32, copy=False), matrix.data
 
 
 def normalise_rows(matrix: csr_array) -> csr_array:
-    """The matrix with each row divided by its length; empty rows stay empty."""
+    """Return the matrix with rows of Euclidean length 1; empty rows stay empty."""
     counts = np.diff(matrix.indptr)
     rows = np.repeat(np.arange(matrix.shape[0]), counts)
     squares = np.bincount(rows, matrix.data.astype(np.float64) ** 2, minlength=matrix.shape[0])
@@ -36,17 +34,23 @@ def normalise_rows(matrix: csr_array) -> csr_array:
 
 
 def scale_rows(matrix: csr_array, weights: np.ndarray | None) -> csr_array:
-    """The matrix with each row multiplied by its weight; as it is without weights."""
+    """Return the matrix with each row multiplied by its weight, or unchanged without weights."""
     if weights is None:
         return matrix
     data = matrix.data * np.repeat(weights, np.diff(matrix.indptr))
     return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def take_rows(matrix: csr_array, rows: np.ndarray, map_function: Callable[..., Iterable] = map) -> csr_array:
-    """matrix[rows], by as many threads as `each` has."""
+def compute_indptr(matrix: csr_array, rows: np.ndarray) -> np.ndarray:
+    """Return the indptr of matrix[rows] as int64."""
     indptr = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(matrix.indptr[rows + 1] - matrix.indptr[rows], out=indptr[1:])
+    return indptr
+
+
+def take_rows(matrix: csr_array, rows: np.ndarray, map_function: Callable[..., Iterable] = map) -> csr_array:
+    """Return matrix[rows], copied with `map_function`, which may use several threads."""
+    indptr = compute_indptr(matrix, rows)
     indices, data = np.empty(indptr[-1], matrix.indices.dtype), np.empty(indptr[-1], matrix.data.dtype)
 
     def take(begin: int) -> None:
@@ -68,16 +72,16 @@ def copy_rows(indptr, indices, data, rows, new_indptr, new_indices, new_data):
 
 
 class CompactMatrix(NamedTuple):
-    """Some rows of a sparse matrix over the columns that occur in them."""
+    """Rows of a sparse matrix, restricted to the columns that occur in them."""
 
     indptr: np.ndarray  # int64
-    indices: np.ndarray  # uint32: compiled code need not look for negative ones
+    indices: np.ndarray  # uint32, so that kernels need not handle negative indices
     data: np.ndarray
-    columns: np.ndarray  # int32, ascending: which of the matrix' columns they are
+    columns: np.ndarray  # int32, ascending: original numbers of the columns
 
 
 def as_compact(matrix: csr_array) -> CompactMatrix:
-    """All rows over all columns, whether they occur or not, without a copy of the matrix."""
+    """Return all rows with all columns, without a copy of indices and data."""
     indices = matrix.indices.astype(np.int32, copy=False).view(np.uint32)
     return CompactMatrix(
         matrix.indptr.astype(np.int64), indices, matrix.data, np.arange(matrix.shape[1], dtype=np.int32)
@@ -85,9 +89,9 @@ def as_compact(matrix: csr_array) -> CompactMatrix:
 
 
 def compact(matrix: csr_array, rows: np.ndarray) -> CompactMatrix:
+    """Return some rows, with the columns that occur in them renumbered."""
     rows = rows.astype(np.int64, copy=False)
-    indptr = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(matrix.indptr[rows + 1] - matrix.indptr[rows], out=indptr[1:])
+    indptr = compute_indptr(matrix, rows)
     indices, data = np.empty(indptr[-1], np.uint32), np.empty(indptr[-1], np.float32)
     number, columns = np.empty(matrix.shape[1], np.uint32), np.empty(matrix.shape[1], np.int32)
     eights = np.zeros(-(-matrix.shape[1] // 8), np.uint64)
@@ -99,9 +103,10 @@ def compact(matrix: csr_array, rows: np.ndarray) -> CompactMatrix:
 
 @kernel
 def compact_rows(indptr, indices, data, rows, eights, seen, number, columns, new_indptr, new_indices, new_data):
-    """`compact`, written into its last three arguments and `columns`, whose number it returns. `seen` begins as zeros
-    and takes which columns occur, `number` what number they get. Rows may be few and columns many: they are looked
-    through eight at a time, which `eights` sees as one."""
+    """Fill `columns` and the last three arguments for `compact`, and return the number of columns.
+
+    `seen` starts as zeros and marks the columns that occur; `number` holds their new numbers. `eights` is the same
+    memory as `seen`, eight columns per element, so that absent columns are skipped eight at a time."""
     for row in rows:
         for i in range(indptr[row], indptr[row + 1]):
             seen[np.uint32(indices[i])] = 1
@@ -122,15 +127,15 @@ def compact_rows(indptr, indices, data, rows, eights, seen, number, columns, new
 
 @kernel
 def shell_sort(keys, begin, end):
-    """Shell's sort of keys[begin:end]. NumPy's own, inside a kernel, takes a second to compile."""
+    """Sort keys[begin:end] in place by Shell's method; np.sort takes a second to compile inside a kernel."""
     gap = 1
     while gap < (end - begin) // 3:
         gap = 3 * gap + 1
     while gap > 0:
         for i in range(begin + gap, end):
-            key, at = keys[i], i
-            while at >= begin + gap and keys[at - gap] > key:
-                keys[at] = keys[at - gap]
-                at -= gap
-            keys[at] = key
+            key, position = keys[i], i
+            while position >= begin + gap and keys[position - gap] > key:
+                keys[position] = keys[position - gap]
+                position -= gap
+            keys[position] = key
         gap //= 3

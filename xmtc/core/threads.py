@@ -1,6 +1,7 @@
-"""How many threads are ours to use: as many as CPUs, but no more than a container's quota, the environment or PyTorch
-has been told. Threads beyond what the CPUs are ours for make nothing quicker, and networks slower by far: where threads
-meet after every small step, all wait for the one that is not running."""
+"""Number of available threads, and background threads.
+
+The number of threads is limited by the CPU affinity, cgroup quotas, environment variables and PyTorch's setting. More
+threads than CPUs slow networks down considerably, because threads synchronise after every small step."""
 
 from __future__ import annotations
 
@@ -16,62 +17,62 @@ from threading import Lock
 from typing import Any, Generic, ParamSpec, TypeVar
 
 CGROUP_ROOT, PROCESS_CGROUP_FILE = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-# What OpenMP, numba and joblib are told. In its worker processes joblib sets the first two, to share the CPUs out.
+# Limits for OpenMP, numba and joblib. Worker processes of joblib get the first two, to share the CPUs.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
 def cache_with_lock(make: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """As functools.cache; of several threads that are the first to ask, one makes the answer and the others wait. With
-    the cache alone each would make it, one beside the other and, in Python, none faster for it."""
-    kept, lock = cache(make), Lock()
+    """Cache like functools.cache, but compute a value only once if several threads ask for it at the same time."""
+    cached, lock = cache(make), Lock()
 
     @wraps(make)
-    def found(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    def locked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         with lock:
-            return kept(*args, **kwargs)  # type: ignore[arg-type]
+            return cached(*args, **kwargs)  # type: ignore[arg-type]
 
-    return found
+    return locked
 
 
 def count_available_threads() -> int:
-    """Asked whenever it is needed: a process may be given other CPUs, and its workers other variables."""
+    """Return the number of threads to use; not cached, because affinity and environment may change."""
     return max(1, int(min(count_cpus(), read_cpu_quota(), *read_environment_limits(), *read_torch_limit())))
 
 
 def count_cpus() -> int:
-    """Those that this process may run on: taskset, a batch system or a container may have left it fewer."""
+    """Return the number of CPUs that this process may run on (taskset, Slurm and containers restrict it)."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def read_environment_limits() -> Iterator[int]:
+    """Yield the limits that environment variables set."""
     for variable in THREAD_VARIABLES:
-        first = os.environ.get(variable, "").partition(",")[0].strip()  # OpenMP takes one number for each nesting
+        first = os.environ.get(variable, "").partition(",")[0].strip()  # OpenMP allows one number per nesting level
         if first.isdecimal() and int(first) > 0:
             yield int(first)
 
 
 def read_torch_limit() -> Iterator[int]:
-    """Where it has been told to use few, as its data loaders tell it. By itself it may take one thread for two CPUs, if
-    these are one core: that is nobody's wish, and no limit for others."""
-    asked = getattr(sys.modules.get("torch"), "get_num_threads", None)
-    if asked is not None and (n := asked()) < count_cpus() / 2:
+    """Yield PyTorch's number of threads if it was lowered, as in its data loaders.
+
+    Its default of one thread per physical core is not a limit."""
+    get_num_threads = getattr(sys.modules.get("torch"), "get_num_threads", None)
+    if get_num_threads is not None and (n := get_num_threads()) < count_cpus() / 2:
         yield n
 
 
-@cache  # files take longer to read than a text to tag, and quotas stay
+@cache  # reading the files takes longer than one prediction
 def read_cpu_quota() -> float:
-    """CPUs that this process's control groups leave it the time of, rounded up: a container with two CPUs of a machine
-    with 64 sees all of them, and is stopped when it uses more."""
+    """Return the CPU quota of this process's control groups, rounded up; a container sees all CPUs of its host."""
     return min((quota for folder in find_cgroup_folders() for quota in read_cgroup_quotas(folder)), default=inf)
 
 
 def find_cgroup_folders() -> Iterator[Path]:
-    """The folders of this process's groups and of those above them, of both versions of the interface."""
+    """Yield the cgroup folders of this process and their parents, for cgroup v1 and v2."""
     try:
         lines = PROCESS_CGROUP_FILE.read_text().splitlines()
-    except OSError:  # another system
+    except OSError:  # not Linux
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
@@ -87,12 +88,13 @@ def find_cgroup_folders() -> Iterator[Path]:
 
 
 def read_cgroup_quotas(folder: Path) -> Iterator[int]:
+    """Yield the number of CPUs of a quota, if the folder has one."""
     for files in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
         try:
             quota, period = " ".join((folder / file).read_text() for file in files).split()
-            if int(quota) > 0:  # -1 stands for none
+            if int(quota) > 0:  # -1 means no quota
                 yield ceil(int(quota) / int(period))
-        except (OSError, ValueError, ZeroDivisionError):  # not there; "max" stands for none
+        except (OSError, ValueError, ZeroDivisionError):  # no such file; "max" means no quota
             continue
 
 
@@ -100,8 +102,7 @@ Item = TypeVar("Item")
 
 
 class PrefetchIterator(Generic[Item]):
-    """The same items; making them begins at once, and so many at most wait to be asked for. After `close` no more are
-    made."""
+    """Iterator whose items a background thread produces ahead, at most `max_pending` of them, until `close`."""
 
     def __init__(self, items: Iterable[Item], max_pending: int) -> None:
         self.items, self.end = iter(items), object()
@@ -119,13 +120,13 @@ class PrefetchIterator(Generic[Item]):
             yield item
 
     def close(self) -> None:
-        """Waits for the item that is being made, so that nothing is left open."""
+        """Stop producing items, and wait for the current one."""
         self.pool.shutdown(cancel_futures=True)
         self.items = iter(())
 
 
 class BackgroundWorker(Generic[Item]):
-    """Work on items, one after the other; whoever hands them over goes on, until so many wait."""
+    """Background thread that processes items in order; a call blocks while `max_pending` items wait."""
 
     def __init__(self, work: Callable[[Item], object], max_pending: int) -> None:
         self.work, self.max_pending = work, max_pending
@@ -138,7 +139,7 @@ class BackgroundWorker(Generic[Item]):
         self.pending.append(self.pool.submit(self.work, item))
 
     def finish(self) -> None:
-        """Wait until nothing waits."""
+        """Wait until all items are processed."""
         while self.pending:
             self.pending.popleft().result()
 

@@ -36,9 +36,7 @@ class TreeModel(Model):
     def n_features(self) -> int:
         return sum(self.views.values())
 
-    def predict(
-        self, data: Dataset, k: int = 5, run: Run = Run(), label_weights: np.ndarray | None = None
-    ) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run, label_weights: np.ndarray | None = None) -> Predictions:
         """Return the k best labels. `label_weights`, such as inverse propensities, multiply the probabilities."""
         k = min(k, self.n_labels)
         label_logs = np.zeros(0, np.float32) if label_weights is None else np.log(label_weights).astype(np.float32)
@@ -74,7 +72,7 @@ class TreeModel(Model):
         ]
         return np.hstack([labels for labels, _ in results]), np.hstack([logs for _, logs in results])
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return what each feature adds to the margins along the label's path, averaged over the trees."""
         (view,) = self.views
         x = np.zeros(self.n_features, np.float32)

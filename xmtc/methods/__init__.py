@@ -162,7 +162,7 @@ def as_method(method: Method | str) -> Method:
 def model_class(method: Method) -> Any:
     """Return the model class that a method's `fit` is annotated with, or None if it has no annotation."""
     try:
-        return get_type_hints(type(method).fit).get("return")
+        return get_type_hints(type(method)._fit).get("return")
     except NameError:  # the annotation is imported under TYPE_CHECKING only
         return None
 

@@ -160,7 +160,7 @@ class NetworkModel(Model):
 
     network: TrainedNetwork
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         device = select_device(run)
         return predict_with_network(self.network.load_on(device), self.network.design.loader(data, device), k, run)
 

@@ -1,4 +1,4 @@
-"""Files as arrays, of which only what is looked at is read."""
+"""Memory-mapped arrays of files, among them safetensors files."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import IO, Any
 
 import numpy as np
 
-from xmtc.storage.regular_files import parse_json
+from xmtc.storage.json_types import parse_json
 
-MAP_NORESERVE = 0x4000  # of Linux on all common machines; Python does not name it before 3.13
+MAP_NORESERVE = 0x4000  # of Linux; Python has no name for it before 3.13
 
 
 def map_file(file: IO[bytes], dtype: Any, begin: int = 0, n: int = -1) -> np.ndarray:
-    """n numbers of a file, or all, from a byte on. Copy-on-write, because compiled kernels take writable arrays and
-    read-only ones for two types and would be compiled twice; nothing ever writes. So no memory is reserved for what
-    would be written, without which Linux maps no file that is larger than memory."""
+    """Return n numbers of a file from a byte offset on, or all if n is negative, memory-mapped.
+
+    The mapping is copy-on-write although nothing writes to it, because numba compiles kernels again for read-only
+    arrays. On Linux no memory is reserved for the copies, so that files larger than memory can be mapped."""
     dtype, first = np.dtype(dtype), begin - begin % mmap.ALLOCATIONGRANULARITY
     length = 0 if n < 0 else begin - first + n * dtype.itemsize  # 0: to the end
     if sys.platform == "linux":
@@ -49,7 +50,7 @@ def map_arrays(file: IO[bytes], expected_size: int) -> dict[str, np.ndarray]:
     header_end = 8 + header_bytes
     header = parse_json(content[8:header_end].tobytes())
     if not isinstance(header, dict):
-        raise ValueError("its header is no object")
+        raise ValueError("its header is not an object")
     entries = {name: entry for name, entry in header.items() if name != METADATA}
     check_byte_ranges([parse_byte_range(entry) for entry in entries.values()], size - header_end)
     return {name: map_array(content, header_end, entry) for name, entry in entries.items()}
@@ -59,19 +60,19 @@ def parse_byte_range(entry: Any) -> tuple[int, int]:
     """Return the first byte of an array and the one after its last, counted from the end of the header."""
     begin, end = entry["data_offsets"]
     if not is_size_list([begin, end]):
-        raise ValueError("the offsets of an array are no whole numbers")
+        raise ValueError("the offsets of an array are not whole numbers")
     return begin, end
 
 
-def check_byte_ranges(places: list[tuple[int, int]], size: int) -> None:
-    """Refuse arrays that overlap, and bytes that belong to none, as the safetensors format does."""
-    at = 0
-    for begin, end in sorted(places):
-        if begin != at or end < begin:
+def check_byte_ranges(ranges: list[tuple[int, int]], size: int) -> None:
+    """Raise ValueError for overlapping arrays and unused bytes, which the safetensors format forbids."""
+    position = 0
+    for begin, end in sorted(ranges):
+        if begin != position or end < begin:
             raise ValueError("its arrays overlap, or do not follow each other")
-        at = end
-    if at != size:
-        raise ValueError(f"its arrays end at byte {at} of {size}")
+        position = end
+    if position != size:
+        raise ValueError(f"its arrays end at byte {position} of {size}")
 
 
 def is_size_list(values: list[Any]) -> bool:
@@ -82,10 +83,10 @@ def map_array(content: np.ndarray, header_end: int, entry: dict[str, Any]) -> np
     begin, end = parse_byte_range(entry)
     dtype, shape = np.dtype(DTYPES[entry["dtype"]]), entry["shape"]
     if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS or not is_size_list(shape):
-        raise ValueError("the shape of an array is no list of sizes")
+        raise ValueError("the shape of an array is not a list of sizes")
     if end - begin != math.prod(shape) * dtype.itemsize:
         raise ValueError(f"an array of shape {shape} does not fit its offsets in the file")
     array: np.ndarray = np.ndarray(shape, dtype, content.data, header_end + begin)
-    if not array.flags.aligned:  # compiled code would be compiled anew for it
-        raise ValueError(f"an array of shape {shape} lies askew in the file")
+    if not array.flags.aligned:  # numba would compile kernels again for it
+        raise ValueError(f"an array of shape {shape} is not aligned in the file")
     return array

@@ -1,6 +1,8 @@
-"""What is written to disk is whole or not there, whatever happens meanwhile: it gets a temporary name that nobody could
-have put a link at, is pushed to the disk, and only then takes the place of its target. Locks belong to processes and
-end with them, also with a killed one; so whoever gets the lock of something unfinished knows that its maker is gone."""
+"""Atomic writes of files and folders.
+
+Content is written under a random temporary name, synced to disk, and then renamed to its target, so that the target is
+either complete or unchanged. Locks end with their process, even if it is killed: if the lock of a partial file can be
+acquired, its writer is gone."""
 
 from __future__ import annotations
 
@@ -24,30 +26,25 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 HAS_LOCKS = fcntl is not None
-PARTIAL_SUFFIX, SAVING_SUFFIX, LOCK_SUFFIX = ".part", ".saving", "lock"  # how hidden names end
+PARTIAL_SUFFIX, SAVING_SUFFIX, LOCK_SUFFIX = ".part", ".saving", "lock"  # of hidden names
 NEW_FOLDER, OLD_FOLDER = "new", "old"
-MAX_NAME_BYTES = 200  # bytes of a target's name in a hidden one; systems take 255 in all
-AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux
-UNSUPPORTED_ERRNOS = (
-    errno.EINVAL,
-    errno.ENOTSUP,
-    errno.ENOSYS,
-    errno.EOPNOTSUPP,
-)  # a file system that has no such thing
+MAX_NAME_BYTES = 200  # of a target's name within a hidden name; file systems allow 255 in all
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # constants of Linux
+UNSUPPORTED_ERRNOS = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EOPNOTSUPP)  # not supported here
 
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of the target once everything is written, and vanishes after any failure."""
+    """Yield a file that replaces the target on success and is removed on failure."""
     unfinished, file = create_partial_file(target)
     try:
         with file:
             yield file
             file.flush()
             sync(file.fileno())
-            if HAS_LOCKS:  # before it is closed, and no longer locked
+            if HAS_LOCKS:  # before it is closed and unlocked
                 os.replace(unfinished, target)
-        if not HAS_LOCKS:  # after it is closed: Windows renames nothing that is open
+        if not HAS_LOCKS:  # Windows cannot rename an open file
             os.replace(unfinished, target)
     except BaseException:
         unfinished.unlink(missing_ok=True)
@@ -56,36 +53,36 @@ def atomic_file(target: Path) -> Iterator[IO[bytes]]:
 
 
 def create_partial_file(target: Path) -> tuple[Path, IO[bytes]]:
-    """A new file beside the target, locked as long as it is open."""
+    """Return the path of a new file beside the target and the file, which is locked while it is open."""
     while True:
         path = to_hidden_path(target, secrets.token_hex(8) + PARTIAL_SUFFIX)
-        file = path.open("xb")  # fails where anything is there, a link as well
-        with suppress(OSError):  # where there are no locks, nothing is taken for a leftover
+        file = path.open("xb")  # fails if anything exists there, even a link
+        with suppress(OSError):  # without locks, nothing is treated as stale
             lock_file(file)
         if is_file_at(file, path):
             return path, file
-        file.close()  # it was taken for one, before the lock
+        file.close()  # another process removed it as stale before the lock
 
 
 def to_hidden_path(target: Path, ending: str) -> Path:
-    """A hidden name beside a target that belongs to it; of a long name, a digest, as names must not grow too long."""
+    """Return the path of a hidden file beside the target, with a hash in place of a long name."""
     is_short = len(os.fsencode(target.name)) <= MAX_NAME_BYTES
     name = target.name if is_short else hashlib.blake2b(os.fsencode(target.name), digest_size=16).hexdigest()
     return target.with_name(f".{name}.{ending}")
 
 
 def remove_stale_files(target: Path) -> None:
-    """Remove the unfinished files of this target whose writers were killed."""
+    """Remove partial files of this target whose writers were killed."""
     for path in find_stale_paths(target, PARTIAL_SUFFIX):
-        with suppress(OSError), open_without_links(path) as file:  # that of a living writer is locked
+        with suppress(OSError), open_without_links(path) as file:  # the file of a running writer is locked
             lock_file(file)
             path.unlink()
 
 
 def find_stale_paths(target: Path, ending: str) -> list[Path]:
-    """What lies beside a target under the names that unfinished work has; nothing where the folder cannot be read."""
-    marks = "[0-9a-f]{16}"
-    pattern = re.compile(re.escape(to_hidden_path(target, "").name) + marks + re.escape(ending))
+    """Return paths of partial writes of the target, complete or stale; empty if the folder cannot be read."""
+    token = "[0-9a-f]{16}"
+    pattern = re.compile(re.escape(to_hidden_path(target, "").name) + token + re.escape(ending))
     with suppress(OSError):
         return [target.with_name(name) for name in os.listdir(target.parent) if pattern.fullmatch(name)]
     return []
@@ -93,15 +90,16 @@ def find_stale_paths(target: Path, ending: str) -> list[Path]:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """A folder that takes the place of the target once everything is written, and vanishes after any failure. Two who
-    write to one target do so one after the other."""
+    """Yield a folder that replaces the target on success and is removed on failure.
+
+    A lock makes concurrent writers of one target take turns."""
     with hold_lock(to_hidden_path(target, LOCK_SUFFIX)):
         remove_stale_folders(target)
         holder = to_hidden_path(target, secrets.token_hex(8) + SAVING_SUFFIX)
         holder.mkdir(mode=0o700)
         new, old = holder / NEW_FOLDER, holder / OLD_FOLDER
         try:
-            new.mkdir()  # in the private holder, and yet with the permissions that the umask gives
+            new.mkdir()  # with the permissions of the umask, unlike the private holder
             yield new
             for path in new.iterdir():
                 sync_file(path)
@@ -114,7 +112,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
 
 def move_into_place(new: Path, target: Path, old: Path) -> None:
-    """In one step, so that there is always one of them at the target; else the old one goes aside first."""
+    """Rename the new folder to the target, swapping it with an existing one in a single step if possible."""
     if not target.exists():
         os.replace(new, target)
     elif not exchange(new, target):
@@ -128,7 +126,7 @@ def restore_old_folder(old: Path, target: Path) -> None:
 
 
 def remove_stale_folders(target: Path) -> None:
-    """With the lock of a target: put back what a killed process has moved aside, and remove what it has left."""
+    """Restore a folder that a killed process moved aside, and remove what it left; the lock must be held."""
     for holder in find_stale_paths(target, SAVING_SUFFIX):
         if holder.is_dir() and not holder.is_symlink():
             restore_old_folder(holder / OLD_FOLDER, target)
@@ -137,36 +135,44 @@ def remove_stale_folders(target: Path) -> None:
 
 
 def recover_folder(target: Path) -> None:
-    """Clear up after a process that was killed while it wrote this folder. One that is alive is left alone, but for the
-    moment in which it has moved the old folder aside. Nothing where the place cannot be written to."""
+    """Clean up after a process that was killed while it wrote this folder; ignore errors.
+
+    If the old folder is moved aside, wait for the writer, which may be about to replace it."""
     holders = find_stale_paths(target, SAVING_SUFFIX)
-    is_aside = any((holder / OLD_FOLDER).exists() for holder in holders)
+    is_moved = any((holder / OLD_FOLDER).exists() for holder in holders)
     if holders:
-        with suppress(OSError), hold_lock(to_hidden_path(target, LOCK_SUFFIX), wait=is_aside) as is_alone:
-            if is_alone:
+        with suppress(OSError), hold_lock(to_hidden_path(target, LOCK_SUFFIX), wait=is_moved) as is_locked:
+            if is_locked:
                 remove_stale_folders(target)
 
 
 def open_without_links(path: Path, create: bool = False) -> IO[bytes]:
-    """Open a regular file to read and write it, never one that a link leads to."""
+    """Open a regular file for reading and writing, without following a link."""
     flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | (os.O_CREAT if create else 0)
     descriptor = os.open(path, flags, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return os.fdopen(descriptor, "r+b")
 
 
 def lock_file(file: IO[bytes], wait: bool = False) -> None:
-    """Have a file for oneself until it is closed. BlockingIOError: somebody else has it; any other OSError: there are
-    no locks here."""
+    """Lock a file until it is closed.
+
+    Raises
+    ------
+    BlockingIOError
+        If another process holds the lock.
+    OSError
+        If locks are not supported here.
+    """
     if fcntl is None:
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
     fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def is_file_at(file: IO[bytes], path: Path) -> bool:
-    """Whether an open file still has this name."""
+    """Return True if an open file is still at this path."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.lstat())
     except OSError:
@@ -175,8 +181,9 @@ def is_file_at(file: IO[bytes], path: Path) -> bool:
 
 @contextmanager
 def hold_lock(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Alone among those who ask for this lock: a file that is there meanwhile. False, without waiting, where somebody
-    else has it; where there are no locks, everybody is taken to be alone."""
+    """Hold a lock file; yield False if another process has it and `wait` is False.
+
+    Where locks are not supported, yield True."""
     file = open_locked(path, wait)
     if file is None:
         yield False
@@ -189,7 +196,7 @@ def hold_lock(path: Path, wait: bool = True) -> Iterator[bool]:
 
 
 def open_locked(path: Path, wait: bool = False) -> IO[bytes] | None:
-    """A file, made if it is not there, that is this process's own until it is closed; None where it is another's."""
+    """Open and lock a file, creating it if needed; return None if another process holds the lock."""
     while True:
         file = open_without_links(path, create=True)
         try:
@@ -197,15 +204,15 @@ def open_locked(path: Path, wait: bool = False) -> IO[bytes] | None:
         except BlockingIOError:
             file.close()
             return None
-        except OSError:  # no locks here
+        except OSError:  # locks are not supported
             return file
         if is_file_at(file, path):
             return file
-        file.close()  # its last owner has removed it
+        file.close()  # its previous owner has removed it
 
 
 def sync(descriptor: int) -> None:
-    """Push a file to the disk, where there is one."""
+    """Sync an open file to disk, if supported."""
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -219,7 +226,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Push the names in a folder to the disk, where the system lets folders be opened."""
+    """Sync the entries of a folder to disk, if supported."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -230,7 +237,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Swap two names in one step; False where the system or the file system cannot."""
+    """Swap two paths atomically; return False if that is not supported."""
     rename = renameat2()
     if rename is None:
         return False
@@ -244,15 +251,15 @@ def exchange(one: Path, other: Path) -> bool:
 
 @functools.cache
 def renameat2() -> Callable[..., Any] | None:
-    """Linux's call, where the C library has it."""
+    """Return Linux's system call, or None if the C library does not have it."""
     try:
-        found = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError, TypeError):  # TypeError: Windows has no library without a name
+        function = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):  # TypeError on Windows
         return None
-    found.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
-    return found
+    function.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+    return function
 
 
 def describe_error(error: BaseException) -> str:
-    """What the system said, for a sentence."""
+    """Return the reason of a system error, for a message."""
     return getattr(error, "strerror", None) or str(error)

@@ -1,6 +1,6 @@
-"""Arrays that may be larger than memory: written to a folder as they are made, and memory-mapped once they are whole.
+"""Arrays that may be larger than memory: written to a working directory and then memory-mapped.
 
-Files in the folder have no name. Nothing is left of them when nobody holds them any more, however the process ends."""
+The files have no names, so that the system removes them when the arrays are freed or the process ends."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from xmtc.storage.atomic import describe_error
 
 
 def check_workdir(folder: Path) -> None:
-    """Refuse, before the work, a folder that nothing can be written to."""
+    """Raise XmtcError if the working directory cannot be written to."""
     WorkFile(folder).append(np.zeros(1, np.uint8))
 
 
 class WorkFile:
-    """A nameless file in a folder, which arrays are written to one after the other."""
+    """Unnamed file in a folder, to which arrays are appended."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.size, self.lock = folder, 0, Lock()
         if os.path.lexists(folder) and not folder.is_dir():
-            raise XmtcError(f"{folder} is a file; expected a folder to work in: choose another for --workdir.")
-        try:  # open for as long as somebody holds an array of it
+            raise XmtcError(f"{folder} is a file; expected a directory: choose another one for --workdir.")
+        try:  # stays open while one of its arrays is in use
             folder.mkdir(parents=True, exist_ok=True)
             self.file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         except OSError as error:
             raise self.as_workdir_error(error) from None
 
     def append(self, array: np.ndarray) -> int:
-        """Write an array to the end; returns where it begins."""
+        """Append an array and return the offset of its first byte."""
         with self.lock:
             begin = self.size
             try:
@@ -51,24 +51,24 @@ class WorkFile:
             return begin
 
     def map_range(self, begin: int, n: int, dtype: np.dtype) -> np.ndarray:
-        """An array in the file."""
+        """Return n numbers from a byte offset on, memory-mapped."""
         return map_file(self.file, dtype, begin, n) if n else np.empty(0, dtype)
 
     def as_workdir_error(self, error: OSError) -> XmtcError:
         return XmtcError(
-            f"{self.folder} cannot be written ({describe_error(error)}), so that the training cannot work there; make room, or "
-            "choose another folder for --workdir."
+            f"{self.folder} cannot be written ({describe_error(error)}); free disk space, or choose another directory "
+            "for --workdir."
         )
 
 
 class ArrayStore:
-    """Where arrays are put away until they are needed: in memory, or in a file."""
+    """Store of arrays in memory or, with a folder, in a file."""
 
     def __init__(self, folder: Path | None) -> None:
         self.file = None if folder is None else WorkFile(folder)
 
     def put(self, array: np.ndarray) -> Callable[[], np.ndarray]:
-        """What gives the array back."""
+        """Store an array, and return a function that returns it."""
         if self.file is None:
             return lambda: array
         file, begin, n, dtype = self.file, self.file.append(array), len(array), array.dtype
@@ -76,15 +76,17 @@ class ArrayStore:
 
 
 class PreallocatedArray:
-    """An array of n numbers that is made piece by piece, in memory or in a file."""
+    """Array of n numbers, filled piece by piece, in memory or, with a folder, in a file."""
 
     def __init__(self, n: int, dtype: Any, folder: Path | None) -> None:
         self.n, self.dtype, self.n_filled = n, np.dtype(dtype), 0
         self.file = None if folder is None else WorkFile(folder)
-        self.array = np.empty(n if folder is None else 0, dtype)  # memory that is not written to yet costs nothing
+        self.array = np.empty(n if folder is None else 0, dtype)  # untouched memory is not allocated
 
     def prepare_write(self, piece: np.ndarray) -> Callable[[], None]:
-        """What puts the piece in its place, for any thread to call. In a file it has it already."""
+        """Reserve the next place, and return a function that copies the piece there, callable from any thread.
+
+        With a file, the piece is written at once."""
         begin, self.n_filled = self.n_filled, self.n_filled + len(piece)
         if self.file is None:
             return partial(np.copyto, self.array[begin : self.n_filled], piece)
@@ -101,11 +103,11 @@ def do_nothing() -> None:
 
 
 class ArrayCollector:
-    """An array of as many pieces as come, in memory or in a file."""
+    """Array of any number of pieces, in memory or, with a folder, in a file."""
 
     def __init__(self, folder: Path | None) -> None:
         self.file = None if folder is None else WorkFile(folder)
-        self.pieces: list[np.ndarray] = []  # of a file, the last one alone: what it looks like
+        self.pieces: list[np.ndarray] = []  # with a file the last one only, for its shape and type
         self.lengths: list[int] = []
 
     def add(self, piece: np.ndarray) -> None:
@@ -116,7 +118,7 @@ class ArrayCollector:
         self.pieces.append(piece)
 
     def to_array(self) -> np.ndarray:
-        """All pieces, which are let go."""
+        """Concatenate all pieces and free them."""
         if self.file is None:
             return concatenate_and_free(self.pieces)
         shape, dtype = self.pieces[0].shape[1:], self.pieces[0].dtype

@@ -1,15 +1,13 @@
-"""Folders of forms, such as models: about.json describes it, arrays.safetensors holds the numbers. No pickle, nothing
-executable; arrays are memory-mapped, so that a folder of any size opens in milliseconds. A folder is written under a
-temporary name and renamed, so that it is either whole or not there; nothing writes to the files of an existing one.
+"""Folders of forms, such as models: about.json with the structure and arrays.safetensors with the numbers.
 
-Opening checks structure, types and sizes. A form's own `check` looks at every number, once, before the first use.
+Nothing in a folder is executable or pickled. Arrays are memory-mapped, so that a folder of any size opens in
+milliseconds. Folders are written atomically, and existing files are never modified.
 
-Files are opened by `regular_files`, and classes found by `form_types`: no link leads out of a folder, and nothing is
-imported because a folder says so."""
+Loading checks structure, types and sizes; `Form.check` checks all numbers once, before the first use. Folders are
+untrusted: `regular_files` opens their files without following links, and `form_types` imports only known classes."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -17,7 +15,6 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +23,43 @@ import numpy as np
 from xmtc.errors import XmtcError
 from xmtc.storage.array_file import map_arrays
 from xmtc.storage.atomic import atomic_folder, describe_error, recover_folder
+from xmtc.storage.cache import compute_file_sha256, compute_path_sha256
 from xmtc.storage.form import Form, check_types
 from xmtc.storage.form_types import get_form_class, get_form_name
-from xmtc.storage.regular_files import open_regular, parse_json, read_regular
+from xmtc.storage.json_types import parse_json
+from xmtc.storage.regular_files import open_regular, read_regular
 
-MODEL_KIND = "model"  # what a folder holds that does not say so
+MODEL_KIND = "model"  # kind of a folder that does not state one
 ABOUT_FILE, ARRAYS_FILE = "about.json", "arrays.safetensors"
-Stamp = tuple[int, ...]  # by which a folder is known to be another
-MIN_FOLDER_BYTES = 2**14  # bytes that a folder of a few words takes: its files and the folder
+Stamp = tuple[int, ...]  # identifies a version of a folder
+MIN_FOLDER_BYTES = 2**14  # of the smallest folder
 MAX_ABOUT_BYTES = 2**26  # the longest part is a list of a million allowed labels
 STRUCTURE_ERRORS = (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RuntimeError)
 
 
 @dataclass(frozen=True)
 class FolderKind:
-    """What folders of one kind have in common, and what is said of them."""
+    """Kind of folder: its formats, files and words for messages.
 
-    name: str  # "model"
-    formats: tuple[int, ...]  # that are read; the last one is written
-    create_command: str  # the command that writes one
-    recreate_verb: str  # how a person gets another: "train"
-    extra_files: tuple[str, ...] = ()  # files that may stand beside its own two
+    Parameters
+    ----------
+    name : str
+        Noun for messages, such as "model".
+    formats : tuple of int
+        Format numbers that can be read; the last one is written.
+    create_command : str
+        Command that writes such a folder.
+    recreate_verb : str
+        Verb for creating one again, such as "train".
+    extra_files : tuple of str
+        Names of optional further files.
+    """
+
+    name: str
+    formats: tuple[int, ...]
+    create_command: str
+    recreate_verb: str
+    extra_files: tuple[str, ...] = ()
 
     def save(
         self,
@@ -56,38 +69,63 @@ class FolderKind:
         extra_files: Mapping[str, str] = {},
         expected_stamp: Stamp = (),
     ) -> None:
-        """Write named parts (forms, and mappings of them), what is said about them, and further files by name; with a
-        stamp, only over the folder that it is of."""
+        """Write a folder.
+
+        Parameters
+        ----------
+        folder : str or path
+            Target, which is replaced if it is a folder of this kind.
+        about : dict
+            Entries of about.json.
+        parts : dict of str to Form or mapping of Form
+            Content by name.
+        extra_files : mapping of str to str
+            Texts of further files by name.
+        expected_stamp : Stamp, optional
+            Stamp that the target must still have.
+        """
         from safetensors import SafetensorError
 
         arrays: dict[str, np.ndarray] = {}
-        described = {name: encode_value(part, name, arrays) for name, part in parts.items()}
+        encoded = {name: encode_value(part, name, arrays) for name, part in parts.items()}
         target = self.check_target(folder)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with atomic_folder(target) as temporary:
-                write_folder_files(temporary, self.add_header(about), described, arrays, extra_files)
+                write_folder_files(temporary, self.name, self.add_header(about), encoded, arrays, extra_files)
                 if expected_stamp and expected_stamp != read_stamp(folder):
-                    raise XmtcError(
-                        f"{folder} was changed by another command meanwhile, which would be undone; repeat this one."
-                    )
+                    raise XmtcError(f"{folder} was changed by another command in the meantime; repeat this command.")
         except SafetensorError as error:
-            number = re.search(r"(?:os error|code:) (\d+)", str(error))  # as newer and older versions of it say
+            number = re.search(r"(?:os error|code:) (\d+)", str(error))  # message of newer and older versions
             if number is None:
                 raise
             raise as_folder_error(folder, os.strerror(int(number[1]))) from None
         except OSError as error:
-            raise as_folder_error(folder, error.strerror or str(error)) from None
+            raise as_folder_error(folder, describe_error(error)) from None
 
     def add_header(self, about: dict[str, Any]) -> dict[str, Any]:
-        """With the format and, unless it is a model, the kind."""
+        """Return about.json with the format and, unless it is a model, the kind."""
         return {"format": self.formats[-1], **({} if self.name == MODEL_KIND else {"kind": self.name}), **about}
 
     def load(
         self, folder: str | Path, verify: bool = False, prepare: Callable[[Path, dict[str, Any]], None] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(about, parts) of a folder. `verify` reads every byte and compares checksums; `prepare` is called with what
-        is said about the parts before they are made."""
+        """Read a folder.
+
+        Parameters
+        ----------
+        folder : str or path
+            Folder of this kind.
+        verify : bool, default=False
+            Whether to read all bytes and compare checksums.
+        prepare : callable, optional
+            Function of the folder and about.json that is called before the parts are created.
+
+        Returns
+        -------
+        tuple of dict
+            Entries of about.json, and parts by name.
+        """
         folder = Path(folder)
         if not folder.exists():
             recover_folder(Path(os.path.realpath(folder)))
@@ -100,25 +138,23 @@ class FolderKind:
         except XmtcError:
             raise
         except STRUCTURE_ERRORS as error:
-            raise self.make_damage_error(
-                folder, f"{ABOUT_FILE} and {ARRAYS_FILE} do not fit together ({error})"
-            ) from None
+            raise self.make_damage_error(folder, f"{ABOUT_FILE} and {ARRAYS_FILE} are inconsistent ({error})") from None
 
     def open_arrays(self, folder: Path, about: dict[str, Any], verify: bool) -> dict[str, np.ndarray]:
         """Map the arrays of a folder; with `verify`, compare their checksum."""
         try:
             expected_size, expected_sum = about["files"][ARRAYS_FILE]["bytes"], about["files"][ARRAYS_FILE]["sha256"]
         except STRUCTURE_ERRORS:
-            raise self.make_damage_error(folder, f"{ABOUT_FILE} does not tell the size of {ARRAYS_FILE}") from None
+            raise self.make_damage_error(folder, f"{ABOUT_FILE} does not state the size of {ARRAYS_FILE}") from None
         try:
             with open_regular(folder, ARRAYS_FILE) as file:
                 arrays = map_arrays(file, expected_size)
-                is_as_saved = not verify or compute_sha256(file) == expected_sum
+                is_intact = not verify or compute_file_sha256(file) == expected_sum
         except (OSError, *STRUCTURE_ERRORS) as error:
             raise self.make_damage_error(folder / ARRAYS_FILE, describe_error(error)) from None
-        if not is_as_saved:
+        if not is_intact:
             raise XmtcError(
-                f"{folder / ARRAYS_FILE} does not have the checksum it was saved with; copy or {self.recreate_verb} it again."
+                f"{folder / ARRAYS_FILE} does not match its checksum; copy or {self.recreate_verb} it again."
             )
         return arrays
 
@@ -126,23 +162,23 @@ class FolderKind:
         return XmtcError(f"{path} is damaged: {phrase}; copy or {self.recreate_verb} it again.")
 
     def read_about(self, folder: Path) -> dict[str, Any]:
-        """about.json of a format that can be read here."""
+        """Return about.json; raise XmtcError if its format is not supported."""
         about = self.read_any_about(folder)
         version = about["format"]
         if version not in self.formats:
             known = " and ".join(map(str, self.formats))
             raise XmtcError(
-                f"{folder} has {self.name} format {version} and this xmtc reads format {known}; "
-                + ("upgrade xmtc." if version > self.formats[-1] else f"{self.recreate_verb} the {self.name} anew.")
+                f"{folder} has {self.name} format {version}, but this version of xmtc reads format {known}; "
+                + ("upgrade xmtc." if version > self.formats[-1] else f"{self.recreate_verb} the {self.name} again.")
             )
         return about
 
     def read_any_about(self, folder: Path) -> dict[str, Any]:
-        """about.json of whatever format, refused with a reason where it cannot be one of this kind."""
+        """Return about.json of any format; raise XmtcError if the folder is not of this kind."""
         if not folder.is_dir():
-            found = "a file" if folder.exists() else "not there"
+            problem = "is a file" if folder.exists() else "does not exist"
             raise XmtcError(
-                f"{folder} is {found}; expected a {self.name} folder, as `{self.create_command} {folder}` writes it."
+                f"{folder} {problem}; expected a {self.name} folder, as written by `{self.create_command} {folder}`."
             )
         try:
             about = parse_json(read_regular(folder, ABOUT_FILE, MAX_ABOUT_BYTES))
@@ -152,7 +188,8 @@ class FolderKind:
             ) from None
         except (ValueError, RecursionError, OSError) as error:
             raise XmtcError(
-                f"{folder / ABOUT_FILE} cannot be read ({describe_error(error)}); copy the {self.name} again or {self.recreate_verb} it anew."
+                f"{folder / ABOUT_FILE} cannot be read ({describe_error(error)}); copy or {self.recreate_verb} the "
+                f"{self.name} again."
             ) from None
         if not isinstance(about, dict) or type(about.get("format")) is not int:
             raise XmtcError(
@@ -161,33 +198,38 @@ class FolderKind:
         kind = about.get("kind", MODEL_KIND)
         if kind != self.name:
             raise XmtcError(
-                f"{folder} is a {kind!s:.80} folder; expected a {self.name}, as `{self.create_command}` writes one."
+                f"{folder} is a {kind!s:.80} folder; expected a {self.name}, as written by `{self.create_command}`."
             )
         return about
 
     def check_target(self, folder: str | Path) -> Path:
-        """Where a folder is to be written, links followed. Refused where that would lose anything, where it cannot be
-        written to, and where not even the smallest has room: long work must not end there."""
+        """Return the resolved path of a folder to be written, before long work starts.
+
+        Raises
+        ------
+        XmtcError
+            If other files would be lost, the path cannot be written, or the disk is full.
+        """
         try:
             target = Path(os.path.realpath(folder))
             if target == Path.cwd():
                 raise XmtcError(
-                    f"{folder} is the folder this runs in; name one to make for the {self.name}, such as {self.name}."
+                    f"{folder} is the working directory; choose a new folder for the {self.name}, such as {self.name}."
                 )
             recover_folder(target)
             if os.path.lexists(target):
                 self.check_replaceable(target, folder)
-            there = next(parent for parent in target.parents if parent.exists())
-            with tempfile.TemporaryFile(dir=there) as trial:  # which has no name that a kill could leave behind
+            parent = next(parent for parent in target.parents if parent.exists())
+            with tempfile.TemporaryFile(dir=parent) as trial:
                 trial.write(bytes(MIN_FOLDER_BYTES))
                 trial.flush()
-                os.fsync(trial.fileno())  # a disk may find out only now that it is full
+                os.fsync(trial.fileno())  # a full disk may be reported only now
         except OSError as error:
-            raise as_folder_error(folder, error.strerror or str(error)) from None
+            raise as_folder_error(folder, describe_error(error)) from None
         return target
 
     def check_replaceable(self, target: Path, name: str | Path) -> None:
-        """One of this kind and nothing else may be replaced, and so may an empty folder."""
+        """Raise XmtcError unless the target is an empty folder, or a folder of this kind without other files."""
         if target.is_dir() and not any(target.iterdir()):
             return
         try:
@@ -199,35 +241,35 @@ class FolderKind:
         ours = (ABOUT_FILE, ARRAYS_FILE, *self.extra_files)
         others = sorted(path.name for path in target.iterdir() if path.name not in ours or not path.is_file())
         if others or not (target / ARRAYS_FILE).exists():
-            found = f"{others[0]} beside {ABOUT_FILE}" if others else f"{ABOUT_FILE} without {ARRAYS_FILE}"
+            content = f"{others[0]} beside {ABOUT_FILE}" if others else f"{ABOUT_FILE} without {ARRAYS_FILE}"
             raise XmtcError(
-                f"{name} holds {found}, expected a {self.name} alone; choose another name so that nothing is lost."
+                f"{name} holds {content}, expected only a {self.name}; choose another name so that nothing is lost."
             )
 
 
 def read_stamp(folder: str | Path) -> Stamp:
-    """When the files of a folder were written, and which they are."""
-    found: list[int] = []
+    """Return modification times, inodes and sizes of the files of a folder."""
+    stamp: list[int] = []
     for name in (ABOUT_FILE, ARRAYS_FILE):
         with suppress(OSError):
             state = Path(folder, name).stat()
-            found += [state.st_mtime_ns, state.st_ino, state.st_size]
-    return tuple(found)
+            stamp += [state.st_mtime_ns, state.st_ino, state.st_size]
+    return tuple(stamp)
 
 
 def is_complete_folder(folder: Path) -> bool:
-    """Whether a folder is one of these, by its files."""
+    """Return True if a folder has the files of a folder of forms."""
     return (folder / ABOUT_FILE).is_file() and (folder / ARRAYS_FILE).is_file()
 
 
 def write_folder_files(
     folder: Path,
+    kind: str,
     about: dict[str, Any],
-    described: dict[str, Any],
+    encoded: dict[str, Any],
     arrays: dict[str, np.ndarray],
-    others: Mapping[str, str],
+    extra_files: Mapping[str, str],
 ) -> None:
-    """The files of a folder."""
     from safetensors.numpy import save_file
 
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / ARRAYS_FILE)
@@ -237,17 +279,17 @@ def write_folder_files(
             "sha256": compute_path_sha256(folder / ARRAYS_FILE),
         }
     }
-    text = json.dumps({**about, "files": files, "parts": described}, indent=1, ensure_ascii=False) + "\n"
-    # half of a surrogate pair, as in the path of a stop list, becomes a JSON escape
+    text = json.dumps({**about, "files": files, "parts": encoded}, indent=1, ensure_ascii=False) + "\n"
+    # a lone surrogate, as in the path of a stop list, becomes a JSON escape
     content = text.encode("utf-8", "backslashreplace")
     if len(content) > MAX_ABOUT_BYTES:
         raise XmtcError(
-            f"The description of the model has {len(content):,} bytes, expected at most {MAX_ABOUT_BYTES:,}; allow or "
+            f"{ABOUT_FILE} of the {kind} has {len(content):,} bytes, expected at most {MAX_ABOUT_BYTES:,}; allow or "
             "deny fewer labels by name, for example by `branch:`."
         )
     (folder / ABOUT_FILE).write_bytes(content)
-    (folder / ARRAYS_FILE).chmod((folder / ABOUT_FILE).stat().st_mode)  # safetensors shuts out all but the owner
-    for name, text in others.items():
+    (folder / ARRAYS_FILE).chmod((folder / ABOUT_FILE).stat().st_mode)  # safetensors creates it for the owner only
+    for name, text in extra_files.items():
         (folder / name).write_text(text, encoding="utf-8")
 
 
@@ -256,7 +298,7 @@ def as_folder_error(folder: str | Path, reason: str) -> XmtcError:
 
 
 def encode_value(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
-    """A JSON description of a value; its arrays go into `arrays` under dotted names."""
+    """Return a JSON value that describes a form, and add its arrays to `arrays` under dotted names."""
     if isinstance(value, np.ndarray):
         arrays[name] = value
         return {"array": name}
@@ -269,11 +311,11 @@ def encode_value(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
         return [encode_value(item, f"{name}.{i}", arrays) for i, item in enumerate(value)]
     if isinstance(value, (bool, int, float, str)) or value is None:
         return value
-    raise TypeError(f"a model folder cannot hold {type(value).__name__} {name}")
+    raise TypeError(f"a folder cannot hold {name}, a {type(value).__name__}")
 
 
 def decode_value(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
-    """The value that take_apart described."""
+    """Parse the output of `encode_value`."""
     if isinstance(value, list):
         return tuple(decode_value(item, f"{name}.{i}", arrays) for i, item in enumerate(value))
     if not isinstance(value, dict):
@@ -284,19 +326,11 @@ def decode_value(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
         return {key: decode_value(item, f"{name}.{key}", arrays) for key, item in value["mapping"].items()}
 
     kind = get_form_class(value["form"])
-    # a folder that lacks a field with a default is older than the field
-    old = {f.name: f.default for f in fields(kind) if f.name not in value and f.default is not MISSING}
-    inner = {f.name: decode_value(value[f.name], f"{name}.{f.name}", arrays) for f in fields(kind) if f.name not in old}
-    inner |= old
-    check_types(kind, inner, name)
-    return kind(**inner)
-
-
-def compute_path_sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return compute_sha256(file)
-
-
-def compute_sha256(file: BufferedReader) -> str:
-    """Return the SHA-256 of an open file."""
-    return hashlib.file_digest(file, "sha256").hexdigest()
+    # a folder without a field that has a default is older than the field
+    defaults = {f.name: f.default for f in fields(kind) if f.name not in value and f.default is not MISSING}
+    stored = {
+        f.name: decode_value(value[f.name], f"{name}.{f.name}", arrays) for f in fields(kind) if f.name not in defaults
+    }
+    values = stored | defaults
+    check_types(kind, values, name)
+    return kind(**values)

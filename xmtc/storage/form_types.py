@@ -1,5 +1,7 @@
-"""Names of forms in model folders. A folder names the type of each form, and only classes of this table, or forms that
-a program has defined itself, are ever made from it. A type keeps its name for ever, wherever its class moves."""
+"""Type names of forms in model folders.
+
+A folder names the type of each form. Loading creates only classes of this table, or forms that the running program has
+defined. A type keeps its name even if its class moves."""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ FORM_TYPES = {
     "transformer-design": "xmtc.methods.transformer.model:TransformerDesign",
     "transformer-model": "xmtc.methods.transformer.model:TransformerModel",
 }
-# Model folders of format 3, and vocabulary folders of format 1, name a type by where its class was then.
+# Type names in model folders of format 3 and vocabulary folders of format 1: the former addresses of the classes.
 OLD_NAMES = {
     "xmtc.decisions.decision:Decision": "decision",
     "xmtc.features.columns:FittedColumns": "column-view",
@@ -104,29 +106,29 @@ OLD_NAMES = {
     "xmtc.vocab.vocabulary:Names": "concept-names",
     "xmtc.vocab.vocabulary:Vocabulary": "concept-vocabulary",
 }
-TYPE_NAMES = {where: name for name, where in FORM_TYPES.items()}
+TYPE_NAMES = {address: name for name, address in FORM_TYPES.items()}
 
 
 def get_form_name(kind: type) -> str:
-    """Return the name that a folder has for a class: that of the table or, of a class of another package, where it is
-    defined."""
-    where = get_class_address(kind)
-    return TYPE_NAMES.get(where, where)
+    """Return the type name of a class, which is its address for classes of other packages."""
+    address = get_class_address(kind)
+    return TYPE_NAMES.get(address, address)
 
 
 def get_form_class(name: Any) -> Any:
-    """Return the class of a form that a folder names. Only modules of the table are imported; a form of another
-    package must have been defined already, which importing its method does.
+    """Return the class of a type name from a folder.
+
+    Only modules of the table are imported. A form of another package must be defined already, by importing its method.
 
     Raises
     ------
     KeyError, TypeError
-        There is no such form.
+        If there is no such form.
     XmtcError
-        It needs an optional dependency that is not installed.
+        If it needs an optional dependency that is not installed.
     """
     if not isinstance(name, str):
-        raise TypeError("the type of a form is no text")
+        raise TypeError("the type of a form is not text")
     name = OLD_NAMES.get(name, name)
     if name in FORM_TYPES:
         try:
@@ -136,5 +138,5 @@ def get_form_class(name: Any) -> Any:
             raise missing if isinstance(missing, XmtcError) else KeyError(name) from None
     kind = find_subclasses(Form)[name]
     if not is_dataclass(kind) or inspect.isabstract(kind):
-        raise TypeError(f"{name} is no form")
+        raise TypeError(f"{name} is not a form")
     return kind

@@ -94,7 +94,7 @@ def check_files(folder: Path, source: str) -> None:
             with suppress(FileNotFoundError):  # a dangling link
                 mode = (place / real_name).stat().st_mode
                 if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                    raise NotRegularError(f"{name} is no regular file")
+                    raise NotRegularError(f"{name} is not a regular file")
     except OSError as error:
         raise encoder_error(source, describe_error(error)) from None
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from xmtc.features.encoders.catalogue import CONFIG, TOKENIZER, encoder_error, reraise_encoder_errors
 from xmtc.storage.atomic import describe_error
-from xmtc.storage.regular_files import parse_json, read_regular, resolve_links
+from xmtc.storage.json_types import parse_json
+from xmtc.storage.regular_files import read_regular, resolve_links
 
 UNLIMITED_POSITIONS = 2**31 - 1
 WEIGHT_INDEX = "model.safetensors.index.json"  # lists the files of sharded weights

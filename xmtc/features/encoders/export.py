@@ -26,7 +26,8 @@ from xmtc.features.encoders.configuration import read_tokenizer_json
 from xmtc.features.encoders.model_loader import load_encoder
 from xmtc.storage.atomic import describe_error
 from xmtc.storage.cache import compute_path_sha256
-from xmtc.storage.regular_files import parse_json, read_regular
+from xmtc.storage.json_types import parse_json
+from xmtc.storage.regular_files import read_regular
 
 PRECISIONS = FP32, FP16, INT8 = "fp32", "fp16", "int8"
 STORED_DTYPES = {FP32: {"F32"}, FP16: {"F16"}, INT8: {"I8", "F32"}}  # safetensors dtypes of each precision

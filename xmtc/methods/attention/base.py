@@ -93,7 +93,7 @@ class RecurrentMethod(WordNetworkMethod):
     def build_label_tree(self, data: Dataset, run: Run) -> LabelTree:
         """Return the label tree, built from the training documents."""
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AttentionModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> AttentionModel:
         vectors = load_token_vectors(data.tokens(VIEW), self.vectors, self.dimension, self.corpus_dimension, run)
         data, valid, device = prepare_training(
             self, data, valid, run, seed=self.seed, share=self.held_out, vectors=vectors

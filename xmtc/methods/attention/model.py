@@ -81,7 +81,7 @@ class AttentionModel(Model):
     n_candidates: int  # C: nodes of a level whose children are candidates
     levels: tuple[TreeLevel, ...]
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         device, predictions = select_device(run), None
         loader = TokenLoader(data.tokens(VIEW), device)
         for level in self.levels:
@@ -92,7 +92,7 @@ class AttentionModel(Model):
         assert predictions is not None
         return predictions
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return the label's attention to each word (sum 1), or with max pooling, contributions to the logit."""
         device, tokens = torch.device("cpu"), document.tokens(VIEW)
         network = self.levels[-1].network.load_on(device)

@@ -88,7 +88,7 @@ class LabelAutoencoder(Method):
     def select_held_out_rows(self, data: Dataset) -> np.ndarray | None:
         return select_stopping_rows(data, self.seed, self.held_out)
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> AutoencoderModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> AutoencoderModel:
         vectors = self.load_initial_vectors(data, run)
         data, valid, _ = prepare_training(self, data, valid, run, seed=self.seed, share=self.held_out, vectors=vectors)
         design = self.build_design(data, vectors)

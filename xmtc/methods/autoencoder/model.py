@@ -78,7 +78,7 @@ class AutoencoderDesign(Design):
 class AutoencoderModel(NetworkModel):
     """Model that scores labels by σ(D(F(x)))."""
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return each feature's contribution to the label's logit: its part of the pooled vector times the gradient.
 
         With input=lstm, return the sum of the channel attention of each word, which is the same for all labels.

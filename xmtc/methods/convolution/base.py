@@ -39,7 +39,7 @@ class ConvolutionalMethod(WordNetworkMethod):
     def build_design(self, data: Dataset, vectors: np.ndarray | None) -> ConvolutionalDesign:
         """Return the design of the network for the data and the initial word vectors."""
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> ConvolutionalModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> ConvolutionalModel:
         vectors = self.load_initial_vectors(data, run)
         data, valid, device = prepare_training(
             self, data, valid, run, seed=self.seed, share=self.held_out, vectors=vectors

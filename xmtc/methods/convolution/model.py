@@ -43,7 +43,7 @@ class ConvolutionalDesign(Design):
 class ConvolutionalModel(NetworkModel):
     """Model that scores every label by σ(logit)."""
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return each word's contribution to the label's logit: its vector times the gradient.
 
         The contributions are exact as long as the maxima and the signs of the regions stay the same.

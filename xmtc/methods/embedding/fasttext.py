@@ -91,7 +91,7 @@ class FastText(Method):
         0, "Random seed of the initial vectors, the order of documents and sampling.", low=0, high=2**32 - 1
     )
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> FastTextModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> FastTextModel:
         claim_checkpoint(run, self, data)
         assert data.Y is not None
         tokens = data.tokens(VIEW)

@@ -101,7 +101,7 @@ class FastTextModel(Model):
         places = np.minimum(np.searchsorted(self.buckets, buckets), len(self.buckets) - 1)
         return self.views[VIEW] + places, self.buckets[places] == buckets
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         X, k = self.transform_tokens(data.tokens(VIEW)), min(k, self.n_labels)
 
         def predict_batch(batch: slice) -> Predictions:
@@ -132,7 +132,7 @@ class FastTextModel(Model):
         select_top_labels(scores, labels, best)
         return Predictions.from_valid_arrays(labels, best)
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return the contribution of each word to the label's score h · w; n-grams are divided among their words.
 
         With a tree, the score is the sum over the nodes above the label. The contributions add up to the score, except

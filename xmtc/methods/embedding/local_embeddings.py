@@ -90,7 +90,7 @@ class LocalEmbeddings(Method):
     def learn_projection(self, documents: CompactMatrix, Y: csr_array, seed: LearnerSeed) -> np.ndarray:
         """Return the linear map of one cluster's documents, shape (n_features, dimension)."""
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> NeighbourModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> NeighbourModel:
         if self.search == "approximate":
             check_usearch_installed()
         self.check_size(data)

@@ -128,7 +128,7 @@ class NeighbourModel(Model):
     def n_docs(self) -> int:
         return len(self.label_ends) - 1
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         k = min(k, self.n_labels)
         edges = self.edges if self.edges and find_spec("usearch") else 0
         if edges:  # build the indexes now, because several threads must not build the same one
@@ -154,7 +154,7 @@ class NeighbourModel(Model):
         rank_by_neighbour_votes(neighbours, votes, self.label_ends, self.labels, *work, top, scores)
         return top, scores
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return the contribution of each feature to the cosine with the nearest documents that have the label.
 
         It is the mean over these documents in the document's cluster, and over the learners.

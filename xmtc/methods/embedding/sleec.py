@@ -88,9 +88,9 @@ class SLEEC(LocalEmbeddings):
         10, "Number of passes over a cluster's documents for training the regressors.", low=1, high=10_000
     )
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> NeighbourModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> NeighbourModel:
         with threadpool_limits(1, "blas"):  # the clusters run in parallel, and BLAS threads would change the rounding
-            return super().fit(data, valid, run)
+            return super()._fit(data, valid, run)
 
     def learn_clusters(self, data: Dataset, n_clusters: int, run: Run) -> Iterator[np.ndarray]:
         def work(seed: LearnerSeed) -> np.ndarray:

@@ -36,10 +36,10 @@ class CalibratedModel(Model):
     scores: np.ndarray = array(np.float64)  # knots of the curve, ascending
     probabilities: np.ndarray = array(np.float64)  # values at the knots
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         return apply_isotonic_curve(self.model.predict(data, k, run), self.scores, self.probabilities)
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         return self.model.explain(document, label)
 
     def to_exhaustive(self) -> CalibratedModel:

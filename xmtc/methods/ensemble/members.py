@@ -86,7 +86,7 @@ class CombinedMethod(Method):
                 return rows
         return None
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> Model:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> Model:
         if self.calibrated:
             data, valid = train_valid_split(data, valid, SPLIT_SEED)
         claim_checkpoint(run, self, data)

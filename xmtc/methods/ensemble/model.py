@@ -28,12 +28,12 @@ class CombinedModel(Model):
     rule: str  # one of RULES
     models: tuple[Model, ...]
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         n_predictions = max(k, MIN_MEMBER_LABELS)
         predictions = [model.predict(data.keep_views(model.views), n_predictions, run) for model in self.models]
         return combine_predictions(predictions, self.rule, self.n_labels, min(k, self.n_labels))
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return the mean of the models' explanations in one view.
 
         Weights of different views are not comparable, so only explanations in the first view with a non-zero weight
@@ -76,11 +76,11 @@ class RemappedModel(Model):
     names: dict[str, str]  # name in the combination of each view of the model
     numbers: np.ndarray = array(np.int32)  # (model.n_labels,), number in the combination of each label of the model
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         inner = self.model.predict(self._select_views(data), k, run).pad(min(k, self.n_labels))
         return Predictions.from_valid_arrays(np.append(self.numbers, np.int32(NO_LABEL))[inner.labels], inner.scores)
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return the model's explanation, which is empty for a label that the model does not have."""
         (inner_labels,) = np.nonzero(self.numbers == label)
         if not len(inner_labels):

@@ -37,6 +37,6 @@ class FastXML(InstanceTrees):
     [['dog', 'cat']]
     """
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> ForestModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> ForestModel:
         forest = self.grow_forest(data, np.ones(data.n_labels), run)
         return ForestModel(n_labels=data.n_labels, views=data.sizes, forest=forest)

@@ -33,7 +33,7 @@ class ForestModel(Model):
     def n_features(self) -> int:
         return sum(self.views.values())
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         k = min(k, self.n_labels)
         return predict_in_batches(lambda batch: self._rank(data.X[batch], k), data.n_docs, k, MAX_BATCH_DOCUMENTS, run)
 
@@ -53,7 +53,7 @@ class ForestModel(Model):
         leaves = self.forest.assign_leaves(*to_kernel_arrays(X), self.n_features)
         return leaves, self.forest.ends, self.forest.items, self.forest.values
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return the contribution of each feature to the label's score.
 
         Every step on the document's path through a tree changes the share of documents with the label. The change is

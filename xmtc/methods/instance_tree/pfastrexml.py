@@ -62,7 +62,7 @@ class PfastreXML(InstanceTrees):
         log=True,
     )
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> RerankedForestModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> RerankedForestModel:
         assert data.Y is not None
         frequencies = np.bincount(data.Y.indices, minlength=data.n_labels)
         inverse = Propensity(A=self.A, B=self.B).inverse(frequencies, data.n_docs)

@@ -56,7 +56,7 @@ class Bonsai(LinearLabelTrees):
         search=tuple(LABEL_SPACES),
     )
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> TreeModel:
         data = data.drop_zero_weights()
         trees = build_wide_trees(
             LABEL_SPACES[self.space](data, run), self.max_leaf, self.arity, self.max_depth, self.seeds, run

@@ -53,6 +53,6 @@ class Parabel(LinearLabelTrees):
     def link(self) -> str:
         return LINKS[self.power]
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> TreeModel:
         data = data.drop_zero_weights()
         return self.train(data, self.build_trees(data, self.arity, run), run)

@@ -46,6 +46,6 @@ class PLT(LinearLabelTrees):
     )
     arity: int = param(16, "Maximum number of children of an inner node.", choices=ARITIES)
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> TreeModel:
         data = data.drop_zero_weights()
         return self.train(data, self.build_trees(data, self.arity, run), run)

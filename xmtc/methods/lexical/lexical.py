@@ -73,7 +73,7 @@ class Lexical(Method):
         vocabulary.check_language(self.name_language or None)
         return iterate_names(vocabulary, labels, self.name_language or None)
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> LexicalModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> LexicalModel:
         if data.names is None:
             raise XmtcError(
                 "The data set has no names of labels, which lexical needs; train from texts: "

@@ -21,11 +21,11 @@ class LexicalModel(Model):
     automaton: AhoCorasickAutomaton
     evidence: MatchClassifier
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         docs, labels, scores = self._score_labels(self._tokens(data))
         return rank_scored_pairs(docs, labels, scores, data.n_docs, min(k, self.n_labels))
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """Divide the label's score equally among the words of its names in the document."""
         (view,), tokens = self.views, self._tokens(document)
         _, labels, scores = self._score_labels(tokens)

@@ -48,7 +48,7 @@ class OneVsAll(Method):
     def build_block_trainer(self, data: Dataset) -> BlockTrainer:
         """Validate the data and return a function that trains a block of labels on it."""
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> TreeModel:
         claim_checkpoint(run, self, data)
         data = data.drop_zero_weights()
         train_block, label_columns = self.build_block_trainer(data), csc_array(data.Y)

@@ -106,7 +106,7 @@ class PDSparse(Method):
     def select_held_out_rows(self, data: Dataset) -> np.ndarray:
         return sample_labelled_rows(data, self.seed, max_rows=MAX_VALID_DOCUMENTS)
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TreeModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> TreeModel:
         Solver(C=self.C).check_feature_scale(data.X)
         training, held_out = train_valid_split(data, valid, self.seed, max_valid=MAX_VALID_DOCUMENTS)
         claim_checkpoint(run, self, training, held_out)

@@ -196,7 +196,7 @@ class APLCXLNet(Method):
     def select_held_out_rows(self, data: Dataset) -> np.ndarray | None:
         return select_stopping_rows(data, self.seed, self.held_out)
 
-    def fit(self, data: Dataset, valid: Dataset | None = None, run: Run = Run()) -> TransformerModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> TransformerModel:
         data, valid, _ = prepare_training(self, data, valid, run, seed=self.seed, share=self.held_out)
         assert data.Y is not None
         order = order_by_frequency(np.bincount(data.Y.indices, minlength=data.n_labels))

@@ -81,10 +81,10 @@ class TransformerModel(NetworkModel):
     order: np.ndarray = array(np.int32)  # (n_labels,) labels by decreasing frequency: label number of each output
     gradient_points: int  # of integrated gradients in explanations
 
-    def predict(self, data: Dataset, k: int = 5, run: Run = Run()) -> Predictions:
-        return restore_label_ids(super().predict(data, k, run), self.order)
+    def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
+        return restore_label_ids(super()._predict(data, k, run), self.order)
 
-    def explain(self, document: Dataset, label: int) -> Explanation:
+    def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return each subword's contribution to the label's logit (integrated gradients)."""
         device, ids = torch.device("cpu"), document.tokens(VIEW).ids
         network, rank = self.network.load_on(device), int(np.flatnonzero(self.order == label)[0])
