@@ -308,7 +308,7 @@ class TestACorpus:
         assert classifier.evaluate(corpus, metrics="P@1") == classifier.evaluate(TEXTS, TAGS, "P@1")
         assert classifier.score(corpus) == classifier.score(TEXTS, TAGS)
         assert classifier.evaluate(list(corpus)) == classifier.evaluate(corpus)
-        with pytest.raises(XmtcError, match="Found labels beside a corpus, which brings its own"):
+        with pytest.raises(XmtcError, match="Found y together with a corpus"):
             classifier.fit(corpus, TAGS)
         with pytest.raises(XmtcError, match="Found no labels to compare with"):
             classifier.evaluate(TEXTS)

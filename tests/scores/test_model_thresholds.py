@@ -20,7 +20,6 @@ from xmtc import Classifier
 from xmtc.analysis.report.threshold_curve import CURVE_COLUMNS, compute_threshold_curve
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.data.corpus import open_corpus
-from xmtc.data.document import as_documents
 from xmtc.errors import XmtcError
 from xmtc.evaluation import to_ranked_results
 from xmtc.scores import LabelSelector
@@ -279,7 +278,7 @@ def test_thresholds_that_are_no_numbers_are_refused(place, tmp_path):
     broken = replace(tagger.decision, thresholds=np.array([np.nan], np.float32))
     tagger.with_decision(broken).save(tmp_path / "model")
     with pytest.raises(XmtcError, match=r"is damaged: decision\.thresholds holds nan or infinity"):
-        Tagger.load(tmp_path / "model").predict_labels(["text"], decide=True)
+        Tagger.load(tmp_path / "model").predict_labels(["text"], threshold="tuned")
 
 
 def test_a_decision_on_other_scores_is_not_used(place):
@@ -289,7 +288,7 @@ def test_a_decision_on_other_scores_is_not_used(place):
     fewer = replace(tagger.model, **{weights: getattr(tagger.model, weights)[:1]})
     stale = replace(tagger, model=fewer)
     with pytest.raises(XmtcError, match="was learnt on other scores than the model gives now; learn it anew"):
-        stale.decided(as_documents(["text"]))
+        stale.predict(["text"], threshold="tuned")
     assert tagger.with_model(fewer).decision is None
     assert "decision" not in tagger.with_model(fewer).about
     assert tagger.require_decision() is tagger.decision
@@ -309,7 +308,7 @@ def test_a_classifier_decides(parts, tmp_path):
     classifier = Classifier("parabel", max_leaf=10).fit(*train)
     before = classifier.predict(test[0])
     assert all(len(each) == 5 for each in before)
-    assert classifier.fit_decision(*valid, goal="tags=2") is classifier
+    assert classifier.tune_thresholds(*valid, goal="tags=2") is classifier
     decided = classifier.predict(test[0])
     assert np.mean(list(map(len, decided))) == pytest.approx(2, abs=0.4)
     assert [each[: len(after)] for each, after in zip(before, decided, strict=True) if len(after) <= 5] == [
@@ -330,7 +329,7 @@ def test_an_indicator_is_decided(parts):
     Y, V, T = (np.array([[label in each for label in names] for each in part[1]], int) for part in parts)
     classifier = Classifier("parabel", max_leaf=10).fit(train[0], Y)
     half = f1_score(T, classifier.predict(test[0]), average="micro", zero_division=0)
-    classifier.fit_decision(valid[0], V, "micro-f1")
+    classifier.tune_thresholds(valid[0], V, "micro-f1")
     found = classifier.predict(test[0])
     assert found.shape == T.shape
     assert f1_score(T, found, average="micro", zero_division=0) > half
@@ -349,7 +348,7 @@ def test_a_deep_decision_looks_deep():
     assert lesson.decision.depth == n_labels
     assert lesson.metrics.micro[1] >= 0.95
     assert lesson.decision.most > 100
-    given = lesson.tagger.decided(as_documents(texts))
+    given = lesson.tagger.predict(texts, threshold="tuned")
     assert int((given.labels != NO_LABEL).sum(axis=1).max()) == lesson.decision.most
     documents = classifier._to_labelled_documents(texts, Y)
     assert lesson.tagger.evaluate(documents, ["micro-R@decision"])["micro-R@decision"] == lesson.metrics.micro[1]

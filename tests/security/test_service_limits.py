@@ -339,7 +339,7 @@ def test_readers_of_a_report_share_its_bytes(folder, tmp_path):
         (
             b"{" + b",".join(b'"%d": 1' % number for number in range(500)) + b"}",
             422,
-            "Found 500 fields, expected some of text, texts, k, threshold, decide, language, allow, deny.",
+            "Found 500 fields, expected some of text, texts, k, threshold, language, allow, deny.",
         ),
         (
             b'{"texts": ' + b"[" * 15_000,

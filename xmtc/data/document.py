@@ -21,11 +21,14 @@ class Document(NamedTuple):
     page_offsets: tuple[int, ...] = ()  # where in the text each page begins, of a document that has pages
 
 
-def as_documents(texts: Iterable[str]) -> Iterator[Document]:
-    """Texts without labels, numbered."""
-    if isinstance(texts, str):
+def as_documents(documents: Iterable[str] | Iterable[Document]) -> Iterator[Document]:
+    """Yield Documents as they are, and texts as Documents without labels."""
+    if isinstance(documents, str):
         raise XmtcError("Found one text where a list of texts was expected; put it in a list: [text].")
-    for number, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise XmtcError(f"Text {number} is a {type(text).__name__}; expected a string.")
-        yield Document(str(number), text, [])
+    for number, document in enumerate(documents):
+        if isinstance(document, Document):
+            yield document
+        elif isinstance(document, str):
+            yield Document(str(number), document, [])
+        else:
+            raise XmtcError(f"Text {number} is a {type(document).__name__}; expected a string.")

@@ -153,7 +153,8 @@ def calibrate_tagger(tagger: Tagger, documents: Iterable[Document], run: Run = R
     """A trained model with scores that are probabilities, by documents that it has not learnt from. A decision that was
     learnt on the scores before is dropped."""
     bare = tagger.with_model(strip_calibration(tagger.model))
-    found, Y = bare.rank_labelled(documents, min(MIN_MEMBER_LABELS, len(tagger.labels)), run)
+    data, Y, _ = bare.transform_labelled(documents, run)
+    found = bare.predict(data, min(MIN_MEMBER_LABELS, len(tagger.labels)), run)
     has_labels = np.diff(Y.indptr) > 0
     n_docs = int(has_labels.sum())
     if n_docs < MIN_CALIBRATION_DOCUMENTS:

@@ -1,6 +1,6 @@
 """A decision for a tagger, learnt from labelled documents: what `xmtc thresholds` does.
 
-`learn_decision(tagger, documents, "micro-f1").tagger.save("model")`"""
+`tune_tagger_thresholds(tagger, documents, "micro-f1").tagger.save("model")`"""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from scipy.sparse import csr_array
 from xmtc.core.predictions import Predictions
 from xmtc.core.run import Run
 from xmtc.data.document import Document
-from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
 from xmtc.evaluation import EVALUATION_DEPTH, to_ranked_results
 from xmtc.evaluation.assignment_metrics import AssignmentMetrics, compute_assignment_metrics, count_by_document
@@ -45,13 +44,12 @@ def tune_tagger_thresholds(
     """From documents that the tagger was not trained on, for a goal: f1 (of documents), micro-f1, macro-f1,
     precision=0.9, recall=0.8 or tags=5; by one threshold for all labels, one for each label, or a number of labels for
     each document, and if nothing is said by what serves best on halves of the documents. See xmtc.scores."""
-    wanted, collector, n_labels = parse_goal(goal), LabelCollector(), len(tagger.labels)
-    data = tagger.transform(collector.collect(documents), run)
-    truth = collector.to_matrix(tagger.labels.words())
+    wanted, n_labels = parse_goal(goal), len(tagger.labels)
+    data, truth, _ = tagger.transform_labelled(documents, run)
     if not (truth.shape[0] and (truth.indices < n_labels).any()):
         raise XmtcError("No document has a label that the model knows, so there is nothing to learn a decision from.")
     for depth in (EVALUATION_DEPTH, MAX_DECISION_DEPTH):
-        found = tagger.ranked(data, min(depth, n_labels), run, tagger.allowed, always)
+        found = tagger.predict(data, min(depth, n_labels), run, always=always)
         learnt = tune_thresholds(to_ranked_results(found, truth), wanted, n_labels, by)
         given = RankedResults(learnt.decision(found), truth)
         most = int(count_by_document(given)[1].max())
