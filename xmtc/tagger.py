@@ -251,7 +251,9 @@ class Tagger:
     def require_vocabulary(self, feature: str) -> LabelConcepts:
         """Return the concepts of the labels; raise XmtcError if no vocabulary is attached."""
         if self.concepts is None:
-            raise XmtcError(f"{feature} needs a vocabulary, but the model has none; attach one with `xmtc vocab attach`.")
+            raise XmtcError(
+                f"{feature} needs a vocabulary, but the model has none; attach one with `xmtc vocab attach`."
+            )
         return self.concepts
 
     def with_vocabulary(self, vocabulary: Vocabulary, language: str | None = None) -> Tagger:
@@ -344,9 +346,7 @@ class Tagger:
         assigned = None
         if evaluation.has_decision_metric(metrics):  # predicted separately: a deeper search may rank differently
             assigned = self.predict(labelled.data, run=run, threshold="tuned", always=always)
-        return self.evaluate_predictions(
-            predictions, labelled.Y, metrics, propensity, labelled.unseen_labels, assigned
-        )
+        return self.evaluate_predictions(predictions, labelled.Y, metrics, propensity, labelled.unseen_labels, assigned)
 
     def evaluate_predictions(
         self,
