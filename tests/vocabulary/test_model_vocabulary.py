@@ -354,7 +354,7 @@ def test_import_stats_find_and_show(place):
 
 def test_train_attach_predict_explain(place):
     said = told("train", "train.jsonl", "-o", "named", "--vocab", "planted.tsv", "--language", "fi", cwd=place)[1]
-    for line in ("39 of 40 labels are in the vocabulary", f"Not in it: {MISSING}", "Deprecated: nimi 8 (replaced by "):
+    for line in ("39 of 40 labels are in the vocabulary", f"Not in the vocabulary: {MISSING}", "Deprecated: nimi 8 (replaced by "):
         assert line in said
     first = json.loads(told("predict", "named", "test.jsonl", "--language", "en", cwd=place)[0].splitlines()[0])
     assert list(first["labels"][0]) == ["label", "name", "score"]
@@ -375,7 +375,7 @@ def test_an_entry_of_a_filter_that_does_nothing_is_said(place, tmp_path):
     table = tmp_path / "empty-branch.tsv"
     table.write_text(rows() + "http://x.org/bare\t\tbare\tbare\t\ts:all\t\t\n")
     assert xmtc("vocab", "attach", "model", table, "-q", cwd=place).returncode == 0
-    sentence = "--deny branch:bare does nothing: the model has no label of it."
+    sentence = "--deny branch:bare matches no label of the model."
     for words in (["vocab", "filter", "model"], ["predict", "model", "--string", "word1alpha"]):
         done = xmtc(*words, "--deny", "branch:bare", cwd=place)
         assert done.returncode == 0, done.stderr
@@ -389,7 +389,7 @@ def test_attach_and_filter_afterwards(place):
     told("vocab", "attach", "model", "planted.tsv", "--deny", "deprecated", cwd=place)
     assert json.loads(told("info", "model", cwd=place)[0])["filter"] == {"allow": [], "deny": ["deprecated"]}
     said = told("vocab", "filter", "model", "--allow", "branch:odd", cwd=place)[1]
-    assert said == "model may answer with 19 of its 40 labels.\n"
+    assert said == "model predicts 19 of its 40 labels.\n"
     assert "40 of its 40" in told("vocab", "filter", "model", "--clear", cwd=place)[1]
     assert b"Found no filter" in xmtc("vocab", "filter", "model", cwd=place).stderr
 
