@@ -163,7 +163,7 @@ MISTAKES = [
     (["data", "convert", "test.jsonl", "model/x.csv"], "model/x.csv lies in the folder of a model"),
     (["evaluate", "model", "test.jsonl", "--per-label", "test.jsonl"], "test.jsonl is part of the corpus that is read"),
     (["evaluate", "model", "test.jsonl", "P@0"], "'P@0' is not a metric"),
-    (["evaluate", "model", "test.jsonl", "--propensity", "x"], "--propensity x is not known; expected one of default"),
+    (["evaluate", "model", "test.jsonl", "--propensity", "x"], "--propensity x is unknown; expected one of default"),
     (["evaluate", "model", "test.jsonl", "--propensity-b", "0"], "Propensity: B=0.0 does not fit; expected a number"),
     (["evaluate", "model", "unlabelled.jsonl"], "unlabelled.jsonl, line 1: "),
     (["methods", "parabell"], "There is no method 'parabell'. Did you mean parabel?"),
