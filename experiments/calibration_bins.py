@@ -36,7 +36,9 @@ MODELS = {
 def bins(model: Path, corpus: str) -> list[tuple[float, float, int]]:
     """Mean score, share that is right, and how many labels."""
     documents = open_corpus(str(CORPORA / corpus / "test.jsonl.gz"))
-    found, Y = Tagger.load(model).rank_labelled(documents, K, Run(threads=2))
+    tagger = Tagger.load(model)
+    data, Y, _ = tagger.transform_labelled(documents, Run(threads=2))
+    found = tagger.predict(data, K, Run(threads=2))
     named = found.labels != NO_LABEL
     scores, right = found.scores[named].astype(np.float64), RankedResults(found, Y).hits[named]
     which = assign_bins(found.scores[named])

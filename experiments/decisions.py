@@ -67,7 +67,7 @@ def through_commands(valid: Path, model: Path, test: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"0.5": command_values(model, test, "0.5")}
     for goal, by in WAYS:
         start = time.time()
-        words = ["thresholds", str(model), str(valid), "--for", goal, "--by", by, "--json", "-q"]
+        words = ["thresholds", str(model), str(valid), "--goal", goal, "--per", by, "--json", "-q"]
         learnt = json.loads(command(*words))
         seconds = round(time.time() - start, 1)
         found[f"{goal} by {by}"] = command_values(model, test, "decision") | {"seconds": seconds}
@@ -76,11 +76,17 @@ def through_commands(valid: Path, model: Path, test: Path) -> dict[str, Any]:
     return found
 
 
+def rank_labelled(tagger: Tagger, corpus: Path, depth: int) -> tuple[Predictions, csr_array]:
+    """Return the best labels of a corpus, and its true labels."""
+    data, Y, _ = tagger.transform_labelled(open_corpus(str(corpus)), Run(threads=2))
+    return tagger.predict(data, depth, Run(threads=2)), Y
+
+
 def at_once(valid: Path, model: Path, test: Path) -> dict[str, Any]:
     """The same without the commands, which would rank large corpora once for each way."""
     tagger = Tagger.load(model)
-    learnt, Y = tagger.rank_labelled(open_corpus(str(valid)), EVALUATION_DEPTH, Run(threads=2))
-    ranked, truth = tagger.rank_labelled(open_corpus(str(test)), EVALUATION_DEPTH, Run(threads=2))
+    learnt, Y = rank_labelled(tagger, valid, EVALUATION_DEPTH)
+    ranked, truth = rank_labelled(tagger, test, EVALUATION_DEPTH)
     judged = to_ranked_results(learnt, Y)
     found: dict[str, Any] = {"0.5": figures_of(select_labels(ranked, ranked.scores >= 0.5), truth)}
     for goal, by in WAYS:
@@ -114,8 +120,8 @@ def command_values(model: Path, test: Path, at: str) -> dict[str, float]:
 def of_peers(valid: Path, model: Path, test: Path) -> dict[str, Any]:
     tagger = Tagger.load(model)
     n, depth = len(tagger.labels), tagger.require_decision().depth  # as many labels as the last of ours looks at
-    learnt, Y = tagger.rank_labelled(open_corpus(str(valid)), depth, Run(threads=2))
-    ranked, truth = tagger.rank_labelled(open_corpus(str(test)), depth, Run(threads=2))
+    learnt, Y = rank_labelled(tagger, valid, depth)
+    ranked, truth = rank_labelled(tagger, test, depth)
     ways = {
         "LibMultiLabel": lambda: micromacro_freq(learnt, Y, n),
         "napkinXC, macro": lambda: online_macro(learnt, Y, n),

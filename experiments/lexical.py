@@ -60,7 +60,7 @@ def recall_of_unseen(found: Predictions, Y: csr_array, frequencies: np.ndarray, 
 def measured(tagger: Tagger, test: list[Document]) -> dict[str, Any]:
     begin = time.perf_counter()
     data, Y, others = tagger.transform_labelled(test, RUN)
-    found = tagger.ranked(data, 20, RUN, tagger.allowed)
+    found = tagger.predict(data, 20, RUN)
     seconds = time.perf_counter() - begin
     scores = {
         name: round(100 * value, 2)

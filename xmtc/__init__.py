@@ -1,4 +1,4 @@
-"""Extreme multi-label text classification under one roof: `Classifier("parabel").fit(texts, tags).predict(texts)`."""
+"""Extreme multi-label text classification: `Classifier("parabel").fit(texts, labels).predict(texts)`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from xmtc.tagger import Tag, Tagger
     from xmtc.vocabulary import Vocabulary
 
-# Type checkers read the imports above and `__all__`, Python the table below; test_public_names.py compares them.
-# No name may be that of a module or package here: importing the module would hide it.
+# Type checkers read the imports above and `__all__`, Python reads the table below; test_public_names.py compares them.
+# No public name may equal the name of a module in this package: importing the module would hide it.
 __all__ = [
     "METHODS",
     "Classifier",
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 _MODULE_BY_NAME = {
-    # to use
+    # for users
     "Classifier": "xmtc.classifier",
     "Document": "xmtc.data.document",
     "METHODS": "xmtc.methods",
@@ -66,7 +66,7 @@ _MODULE_BY_NAME = {
     "open_corpus": "xmtc.data.corpus",
     "plot_history": "xmtc.core.history",
     "train": "xmtc.pipeline",
-    # to write methods of one's own with
+    # for authors of methods
     "Dataset": "xmtc.core.dataset",
     "Explanation": "xmtc.core.method",
     "Form": "xmtc.storage.form",
@@ -78,10 +78,10 @@ _MODULE_BY_NAME = {
 }
 
 
-if not TYPE_CHECKING:  # or any misspelt name would have the type Any
+if not TYPE_CHECKING:  # otherwise any misspelt name would have the type Any
 
     def __getattr__(name: str) -> Any:
-        """Import on first use, so that `import xmtc` and `xmtc --help` stay quick."""
+        """Import a public name on first use, so that `import xmtc` stays quick."""
         if name not in _MODULE_BY_NAME:
             raise AttributeError(f"module 'xmtc' has no attribute {name!r}")
         from importlib import import_module
@@ -90,5 +90,5 @@ if not TYPE_CHECKING:  # or any misspelt name would have the type Any
 
 
 def __dir__() -> list[str]:
-    """The public names, without the modules that happen to be imported by now."""
+    """Return the public names, without submodules that happen to be imported."""
     return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

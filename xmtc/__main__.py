@@ -1,4 +1,4 @@
-"""`python -m xmtc`, and what `torchrun -m xmtc` starts."""
+"""Entry point of `python -m xmtc` and `torchrun -m xmtc`."""
 
 from xmtc.cli import main
 

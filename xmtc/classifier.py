@@ -1,12 +1,13 @@
-"""The scikit-learn face: `Classifier("parabel", n_trees=3).fit(texts, tags).predict(texts, k=5)`.
+"""Estimator for scikit-learn: `Classifier("parabel", n_trees=3).fit(texts, labels).predict(texts, k=5)`.
 
-A Classifier is a recipe in scikit-learn's sense: it can be cloned, searched with GridSearchCV and put in a Pipeline.
-What it trains is a Tagger, kept in `tagger_`. Answers come in the form in which labels were given: lists of names, or
-an indicator matrix with a column for each label."""
+A Classifier can be cloned, searched with GridSearchCV and put in a Pipeline. It trains a Tagger, kept in `tagger_`.
+Predictions have the form of the training labels: lists of names, or an indicator matrix with a column per label.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -50,40 +51,59 @@ from xmtc.parameters import (
 )
 from xmtc.pipeline import Pipeline
 from xmtc.scores.tagger_thresholds import tune_tagger_thresholds
-from xmtc.tagger import Tag, Tagger
+from xmtc.tagger import Tag, Tagger, Threshold
 from xmtc.vocabulary import Vocabulary
 
-DEFAULT_K, INDICATOR_THRESHOLD = 5, 0.5  # labels of an answer in names; the score from which on an indicator says 1
-INITIAL_SEARCH_LABELS = 100  # labels among which those above a threshold are looked for first
+DEFAULT_K = 5  # labels per document, if labels are lists of names
+INDICATOR_THRESHOLD = 0.5  # minimum score of a 1 in an indicator
+INITIAL_SEARCH_LABELS = 100  # labels that the search above a threshold looks at first
 PARTIAL_FIT_MESSAGE = (
     "A trained Classifier cannot learn from further documents; fit a new one on all of them, "
-    "or train one on the further documents and make one of both with `xmtc combine`."
+    "or train one on the further documents and join both with `xmtc combine`."
 )
 
 
 class Classifier(BaseEstimator):
-    """A method, by its name or as it is, and any hyper-parameters of the method (`xmtc methods NAME`), of the methods
-    that it holds (`parabel__n_trees`, or `parabel.n_trees` in a dict) or of the views of a text that it reads.
+    """A method with its hyper-parameters, trained on documents and labels.
 
-    Documents are texts, rows of a matrix of features, or a corpus. Labels are a list of names for each document, or an
-    indicator: an array, a sparse matrix or a data frame of zeros and ones with a column for each label.
+    Documents are texts, rows of a feature matrix, or a corpus. Labels are a list of names per document, a column with
+    one label per document, or an indicator: an array, a sparse matrix or a data frame of zeros and ones with a column
+    per label.
+
+    Parameters
+    ----------
+    method
+        Name of a method (`xmtc methods` lists them), or a Method.
+    **parameters
+        Hyper-parameters of the method, of its members (`parabel__n_trees`, or `parabel.n_trees` in a dict) and of the
+        views that it reads. `xmtc methods NAME` lists them.
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> texts = ["pears and apples", "apple trees", "a trip to the moon", "the moon and the stars"]
+    >>> labels = [["fruit"], ["fruit", "garden"], ["space", "travel"], ["space"]]
+    >>> classifier = Classifier("parabel", min_df=1).fit(texts, labels)
+    >>> classifier.predict(["stars above the moon"], k=1)
+    [['space']]
     """
 
     def __init__(self, method: str | Method = "parabel", **parameters: Any):
         self.set_params(method=method, **parameters)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Every hyper-parameter with its value, those of a preset and the defaults included; with deep=False only what
-        was given, which is what `clone` copies."""
+        """Return all hyper-parameters; with deep=False only those that were set, which `clone` copies."""
         values = {
             name: value for name, (_, value) in collect_all_parameters(self.method, self._stored_parameters()).items()
         }
-        given = {name: value for name, value in self._stored_parameters().items() if name in values}
-        return {"method": self.method} | (values if deep else {}) | given
+        explicit = {name: value for name, value in self._stored_parameters().items() if name in values}
+        return {"method": self.method} | (values if deep else {}) | explicit
 
     def set_params(self, /, **parameters: Any) -> Classifier:
-        """Set hyper-parameters, which are checked at once. Those that were set for another method stay for when it
-        returns; a clone has only those of its own."""
+        """Set hyper-parameters, which are validated at once.
+
+        Parameters of another method are kept until that method is set again; a clone does not have them.
+        """
         method = parameters.pop("method") if "method" in parameters else self.method
         named = {name.replace("__", "."): value for name, value in parameters.items()}
         check_parameter_names(method, named, self._stored_parameters() | named)
@@ -91,7 +111,7 @@ class Classifier(BaseEstimator):
         return self
 
     def _stored_parameters(self) -> dict[str, Any]:
-        """All parameters that were ever set, also for another method."""
+        """Return all parameters that were set, including those of other methods."""
         fitted = [name for name in vars(self) if name.endswith("_") or name.startswith("_")]
         return {name: value for name, value in vars(self).items() if name not in ("method", *fitted)}
 
@@ -104,22 +124,36 @@ class Classifier(BaseEstimator):
         valid: tuple[Any, Any] | Corpus | None = None,
         run: Run = Run(),
     ) -> Classifier:
-        """Train on documents X and their labels y, which a corpus brings along itself. `sample_weight` says how much
-        each document counts, for linear methods; `valid`, a corpus or a pair like X and y, only decides when to
-        stop, or what scores mean."""
-        target, found, pipeline = self._prepare_training(X, y)
+        """Train on documents.
+
+        Parameters
+        ----------
+        X
+            Documents: texts, a feature matrix, or a corpus, which includes labels.
+        y
+            Labels; None with a corpus.
+        sample_weight
+            Weight of each document, for linear methods.
+        valid
+            Validation documents for early stopping and calibration: a corpus or a pair (X, y).
+        run
+            Threads, device, checkpoint and progress.
+        """
+        target, documents, pipeline = self._prepare_training(X, y)
         classes = None if target is None else target.columns
         numbers = "" if target is None or not target.has_integer_labels else target.kind
-        checked = None if valid is None else self._to_documents(*as_documents_and_labels(valid), classes, numbers)
+        valid_documents = None
+        if valid is not None:
+            valid_documents = self._to_documents(*as_documents_and_labels(valid), classes, numbers)
         weights = None if sample_weight is None else np.asarray(sample_weight)
-        tagger = pipeline.fit(found, checked, run, classes=classes, weights=weights)
+        tagger = pipeline.fit(documents, valid_documents, run, classes=classes, weights=weights)
         if target is not None and target.as_json():
-            tagger.about["target"] = target.as_json()
+            tagger = replace(tagger, about=tagger.about | {"target": target.as_json()})
         self.tagger_: Tagger = tagger
         return self
 
     def _prepare_training(self, X: Any, y: Any) -> tuple[LabelTarget | None, Iterable[Document], Pipeline]:
-        """How labels were given, the documents, and what they are trained with."""
+        """Return the form of the labels, the documents, and the pipeline to train."""
         self.__dict__.pop("n_features_in_", None)
         self.__dict__.pop("feature_names_in_", None)
         if is_corpus_like(X):
@@ -136,20 +170,23 @@ class Classifier(BaseEstimator):
         return target, list(iter_documents(X, target.labels)), self._build_pipeline(content, n_columns)
 
     def _build_pipeline(self, content: str, n_columns: int) -> Pipeline:
-        """Of the parameters that were set, those that are of use for texts, or for a matrix."""
-        given = self._stored_parameters()
+        parameters = self._stored_parameters()
         if content == FEATURES:
-            given = {"n_columns": n_columns} | given
-        return Pipeline.from_parameters(self.method, content, select_applicable_parameters(self.method, content, given))
+            parameters = {"n_columns": n_columns} | parameters
+        parameters = select_applicable_parameters(self.method, content, parameters)
+        return Pipeline.from_parameters(self.method, content, parameters)
 
     def _to_documents(
         self, X: Any, y: Any = None, label_names: Sequence[str] | None = None, numeric_target_kind: str = ""
     ) -> Iterable[Document]:
-        """Documents and, where they are given, their labels; `names` are those of the columns of an indicator, and
-        `numbers` the kind of target that labels were given in, if they were given as numbers."""
+        """Return documents, with labels if y is given.
+
+        `label_names` are the columns of an indicator; `numeric_target_kind` is the form of the training labels if
+        these were numbers.
+        """
         if is_corpus_like(X):
             if y is not None:
-                raise XmtcError("Found labels beside a corpus, which brings its own; give one of them.")
+                raise XmtcError("Found y together with a corpus, which has labels itself; leave y out.")
             return X
         target = None if y is None else as_label_target(y, label_names, numeric_target_kind)
         if target is not None and numeric_target_kind and label_names is not None:
@@ -157,173 +194,225 @@ class Classifier(BaseEstimator):
         return list(iter_documents(self._validate_documents(X), None if target is None else target.labels))
 
     def _validate_documents(self, X: Any, reset: bool = False) -> list[str] | csr_array:
-        found = as_texts_or_matrix(X)
-        if isinstance(found, list):
-            return found
-        if hasattr(found, "check_format"):  # which scikit-learn trusts
-            found = validate_sparse_matrix(found, "X")
+        documents = as_texts_or_matrix(X)
+        if isinstance(documents, list):
+            return documents
+        if hasattr(documents, "check_format"):  # scikit-learn does not validate the indices of a sparse matrix
+            documents = validate_sparse_matrix(documents, "X")
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # too large for float32 is refused as infinite
-                checked = validate_data(
-                    self, found, accept_sparse="csr", dtype=np.float32, ensure_min_samples=0, reset=reset
+            with np.errstate(over="ignore", invalid="ignore"):  # an overflow of float32 is refused as infinite
+                matrix = validate_data(
+                    self, documents, accept_sparse="csr", dtype=np.float32, ensure_min_samples=0, reset=reset
                 )
         except ValueError as error:
             raise XmtcError(str(error)) from None
-        return csr_array(checked)
+        return csr_array(matrix)
 
     def predict(
         self,
         X: Any,
         k: int | None = None,
-        threshold: float | None = None,
+        threshold: Threshold | None = None,
         run: Run = Run(),
         *,
         always: bool = False,
     ) -> Any:
-        """The labels of each document. Trained on lists of names: the names of the best k (5), best first, that score
-        at least the threshold (0). Trained on an indicator: an indicator of the same kind, with a 1 where a label is
-        among the best k (all) and scores at least the threshold (0.5). Trained on a column with one label for each
-        document: such a column. With a decision (`fit_decision`), and neither k nor a threshold: what that gives.
+        """Return the labels of each document in the form of the training labels.
 
-        A text of which the model knows no word gets no labels, unless `always`: then those that it would guess of any
-        text. A column has a label for each document, whatever it holds."""
+        Parameters
+        ----------
+        X
+            Documents.
+        k
+            Maximum number of labels per document: by default 5 for lists of names, all for an indicator.
+        threshold
+            Minimum score: by default 0 for lists of names, 0.5 for an indicator. "tuned" applies the thresholds that
+            `tune_thresholds` tuned, which is the default if the model has some and k is not given.
+        run
+            Threads and device.
+        always
+            Also predict for texts without any known word, which otherwise get no labels.
+
+        Returns
+        -------
+        list of list, array, sparse array or data frame
+            Trained on lists of names: names, best first. Trained on an indicator: an indicator of the same kind.
+            Trained on a column: one label per document, whatever its text.
+        """
         kind = self._target_description()["kind"]
+        if k is None and threshold is None and self._fitted_tagger().decision is not None:
+            threshold = "tuned"
         if kind == LISTS:
-            decide = self._should_use_decision(k, threshold)
-            named = self.predict_labels(
-                X, DEFAULT_K if k is None else k, threshold or 0.0, run, always=always, decide=decide
-            )
-            return [[tag.label for tag in tags] for tags in named]
+            k = DEFAULT_K if k is None else k
+            tags_by_document = self.predict_labels(X, k, threshold or 0.0, run, always=always)
+            return [[tag.label for tag in tags] for tags in tags_by_document]
         if kind == COLUMN:
             best = self.rank(X, 1, run).labels
             return self.classes_[np.where(best == NO_LABEL, self._fitted_tagger().frequencies.argmax(), best)]
-        indicator = self._predict_indicator(X, k, threshold, run, always)
+        indicator = to_sparse_matrix(
+            self._predict_indicator(X, k, threshold, run, always), self._n_labels, should_binarise=True
+        )
         if kind == SPARSE:
             return indicator
         check_matrix_memory(indicator.shape[0], indicator.shape[1], indicator.dtype.itemsize)
         return as_data_frame(X, indicator.toarray(), self.classes_) if kind == FRAME else indicator.toarray()
 
-    def _predict_indicator(self, X: Any, k: int | None, threshold: float | None, run: Run, always: bool) -> csr_array:
-        """(n_docs, n_labels) int64, ones at the labels of each document."""
-        if self._should_use_decision(k, threshold):
-            return to_sparse_matrix(
-                self._fitted_tagger().decided(self._to_documents(X), run, always=always),
-                self._n_labels,
-                should_binarise=True,
-            )
-        least = (INDICATOR_THRESHOLD if k is None else 0.0) if threshold is None else threshold
-        predictions = (
-            self._predict_above_threshold(X, least, run, always) if k is None else self.rank(X, k, run, always=always)
-        )
-        return to_sparse_matrix(predictions.apply_threshold(least), self._n_labels, should_binarise=True)
-
-    def _should_use_decision(self, k: int | None, threshold: float | None) -> bool:
-        return k is None and threshold is None and self._fitted_tagger().decision is not None
+    def _predict_indicator(
+        self, X: Any, k: int | None, threshold: Threshold | None, run: Run, always: bool
+    ) -> Predictions:
+        tagger = self._fitted_tagger()
+        if isinstance(threshold, str):
+            return tagger.predict(self._to_documents(X), run=run, threshold=threshold, always=always)
+        if k is not None:
+            return self.rank(X, k, run, always=always).apply_threshold(0.0 if threshold is None else threshold)
+        minimum = INDICATOR_THRESHOLD if threshold is None else threshold
+        return self._predict_above_threshold(X, minimum, run, always).apply_threshold(minimum)
 
     def _predict_above_threshold(self, X: Any, threshold: float, run: Run, always: bool) -> Predictions:
-        """As many labels as it takes until every document's last one is below the threshold."""
-        found, n_labels, k = list(self._to_documents(X)), self._n_labels, INITIAL_SEARCH_LABELS
+        """Return enough labels that the last one of every document is below the threshold."""
+        documents, n_labels, k = list(self._to_documents(X)), self._n_labels, INITIAL_SEARCH_LABELS
         while True:
-            predictions = self._fitted_tagger().predict(found, min(k, n_labels), run, always=always)
-            is_enough = k >= n_labels or not predictions.n_docs or predictions.scores[:, -1].max() < threshold
-            if is_enough:
+            predictions = self._fitted_tagger().predict(documents, min(k, n_labels), run, always=always)
+            if k >= n_labels or not predictions.n_docs or predictions.scores[:, -1].max() < threshold:
                 return predictions
             k *= 10
-            check_matrix_memory(len(found), min(k, n_labels), 2 * np.dtype(np.float32).itemsize)
+            check_matrix_memory(len(documents), min(k, n_labels), 2 * np.dtype(np.float32).itemsize)
 
     def predict_proba(self, X: Any, k: int | None = None, run: Run = Run(), *, always: bool = False) -> Any:
-        """(n_docs, n_labels) float32, the scores of all labels, in the order of `classes_`; 0 where a method did not
-        look at a label, and throughout for a text of which the model knows no word, unless `always`. With k, a sparse
-        matrix of each document's k best, for label sets whose scores would not fit in memory."""
-        found, n_labels = list(self._to_documents(X)), self._n_labels
+        """Return the scores of all labels in the order of `classes_`, (n_docs, n_labels) float32.
+
+        Parameters
+        ----------
+        X
+            Documents.
+        k
+            Number of best labels per document. With it the result is a sparse matrix of their scores, for label sets
+            whose scores do not fit in memory.
+        run
+            Threads and device.
+        always
+            Also predict for texts without any known word, whose scores otherwise are 0.
+
+        Returns
+        -------
+        array or sparse array
+            0 where the method did not compute a score.
+        """
+        documents, n_labels = list(self._to_documents(X)), self._n_labels
         rank = partial(self._fitted_tagger().predict, always=self._should_always_predict(always))
         if k is not None:
-            return to_sparse_matrix(rank(found, k, run), n_labels)
-        check_matrix_memory(len(found), n_labels, np.dtype(np.float32).itemsize)
-        return compute_dense_scores(rank, found, n_labels, run)
+            return to_sparse_matrix(rank(documents, k, run), n_labels)
+        check_matrix_memory(len(documents), n_labels, np.dtype(np.float32).itemsize)
+        return compute_dense_scores(rank, documents, n_labels, run)
 
     def decision_function(self, X: Any, run: Run = Run()) -> np.ndarray:
-        """(n_docs, n_labels) float32, the scores less 0.5: above 0 where `predict` says 1, if there is no decision."""
+        """Return the scores minus 0.5: positive where `predict` returns 1 without tuned thresholds."""
         return self.predict_proba(X, run=run) - np.float32(INDICATOR_THRESHOLD)
 
     def predict_labels(
         self,
         X: Any,
         k: int = DEFAULT_K,
-        threshold: float = 0.0,
+        threshold: Threshold = 0.0,
         run: Run = Run(),
         *,
         always: bool = False,
         language: str | None = None,
         allow: Sequence[str] = (),
         deny: Sequence[str] = (),
-        decide: bool = False,
     ) -> list[list[Tag]]:
-        """The best k labels of each document that score at least the threshold, with their scores and, where a
-        vocabulary is attached, their names in a language; `always` as in `predict`, `allow`, `deny` and `decide` as for
-        `Tagger.tags`."""
-        tagger = self._fitted_tagger()
-        allowed, always = tagger.build_label_mask(allow, deny), self._should_always_predict(always)
-        if decide:
-            ranked = tagger.decided(self._to_documents(X), run, allowed, always=always)
-        else:
-            ranked = tagger.predict(self._to_documents(X), k, run, allowed, always=always)
-        found = tagger.to_tags(ranked.apply_threshold(threshold), language)
-        if not self._target_description()["numbers"]:
-            return found
-        return [[Tag(int(tag.label), tag.score, tag.name) for tag in tags] for tags in found]  # type: ignore[arg-type]
+        """Return the best labels of each document with scores and, with a vocabulary, names.
 
-    def fit_decision(
+        Parameters
+        ----------
+        X
+            Documents.
+        k, threshold, run, always, language, allow, deny
+            As in `Tagger.predict_labels`.
+
+        Examples
+        --------
+        >>> from xmtc import Classifier
+        >>> classifier = Classifier(min_df=1).fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
+        >>> [[tag]] = classifier.predict_labels(["an apple"], k=1)
+        >>> tag.label
+        'fruit'
+        """
+        always = self._should_always_predict(always)
+        tags_by_document = self._fitted_tagger().predict_labels(
+            self._to_documents(X), k, threshold, run, always=always, language=language, allow=allow, deny=deny
+        )
+        if not self._target_description()["numbers"]:
+            return tags_by_document
+        return [
+            [Tag(int(tag.label), tag.score, tag.name) for tag in tags]  # type: ignore[arg-type]
+            for tags in tags_by_document
+        ]
+
+    def tune_thresholds(
         self, X: Any, y: Any = None, goal: str = "f1", by: str | None = None, run: Run = Run()
     ) -> Classifier:
-        """Let a trained Classifier learn how many labels to give, from documents that it was not trained on. The goal
-        is f1 (a mean over documents), micro-f1, macro-f1, precision=0.9, recall=0.8 or tags=5. It is served by one
-        threshold for `all` labels, one for each `label`, or a number for each `document`; if nothing is said, by what
-        is best. `predict` uses it from then on, and the model folder keeps it; a further `fit` forgets it."""
-        learnt = tune_tagger_thresholds(
-            self._fitted_tagger(),
-            self._to_labelled_documents(X, y),
-            goal,
-            by,
-            run,
-            always=self._should_always_predict(),
-        )
-        self.tagger_ = learnt.tagger
+        """Tune decision thresholds on documents that the Classifier was not trained on.
+
+        `predict` uses them from then on, and the model folder keeps them. A further `fit` drops them.
+
+        Parameters
+        ----------
+        X, y
+            Documents and their labels; a corpus has both.
+        goal
+            "f1" (mean over documents), "micro-f1", "macro-f1", "precision=0.9", "recall=0.8" or "tags=5".
+        by
+            "all" for one threshold, "label" for one per label, "document" for a number of labels per document that
+            maximises expected F1; by default the best of them.
+        run
+            Threads and device.
+        """
+        documents, always = self._to_labelled_documents(X, y), self._should_always_predict()
+        self.tagger_ = tune_tagger_thresholds(self._fitted_tagger(), documents, goal, by, run, always=always).tagger
         return self
 
     def attach(self, vocabulary: Vocabulary, language: str | None = None) -> Classifier:
-        """Let a trained Classifier know what its labels are called; the model folder keeps the vocabulary."""
+        """Attach a vocabulary of the labels, which the model folder keeps; `language` is the default of label names."""
         self.tagger_ = self._fitted_tagger().with_vocabulary(vocabulary, language)
         return self
 
     def rank(self, X: Any, k: int = DEFAULT_K, run: Run = Run(), *, always: bool = False) -> Predictions:
-        """Label numbers and scores as two arrays; a number is a place in `classes_`. `always` as in `predict`."""
-        self._fitted_tagger()
-        return self.tagger_.predict(self._to_documents(X), k, run, always=self._should_always_predict(always))
+        """Return label numbers and scores as two arrays; a number is an index into `classes_`."""
+        tagger = self._fitted_tagger()
+        return tagger.predict(self._to_documents(X), k, run, always=self._should_always_predict(always))
 
     def evaluate(
         self, X: Any, y: Any = None, metrics: str | Sequence[str] = DEFAULT_METRICS, run: Run = Run()
     ) -> dict[str, float]:
-        """Metrics by their published names, as fractions, of what `predict` answers. A corpus brings its labels
-        along."""
+        """Return metrics of the predictions for labelled documents, as fractions.
+
+        Parameters
+        ----------
+        X, y
+            Documents and their labels; a corpus has both.
+        metrics
+            Metric names, such as "P@1" or "nDCG@5".
+        run
+            Threads and device.
+        """
         metrics = [metrics] if isinstance(metrics, str) else metrics
-        return self._fitted_tagger().evaluate(
-            self._to_labelled_documents(X, y), metrics, run=run, always=self._should_always_predict()
-        )
+        documents, always = self._to_labelled_documents(X, y), self._should_always_predict()
+        return self._fitted_tagger().evaluate(documents, metrics, run=run, always=always)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """nDCG@5, for scikit-learn's searches."""
+        """Return nDCG@5, for scikit-learn's searches."""
         tagger, name = self._fitted_tagger(), "nDCG@5"
         if sample_weight is None:
             return self.evaluate(X, y, name)[name]
-        found = evaluation.evaluate_per_document(
-            *tagger.rank_labelled(self._to_labelled_documents(X, y), 5, always=self._should_always_predict()), [name]
-        )
-        return float(np.average(found[name], weights=as_document_weights(sample_weight, len(found[name]))))
+        data, Y, _ = tagger.transform_labelled(self._to_labelled_documents(X, y))
+        predictions = tagger.predict(data, 5, always=self._should_always_predict())
+        values = evaluation.evaluate_per_document(predictions, Y, [name])[name]
+        return float(np.average(values, weights=as_document_weights(sample_weight, len(values))))
 
     def _to_labelled_documents(self, X: Any, y: Any) -> Iterable[Document]:
         if y is None and not is_corpus_like(X):
-            raise XmtcError("Found no labels to compare with; give y, or a corpus, which brings its own.")
+            raise XmtcError("Found no labels to compare with; give y, or a corpus with labels.")
         target = self._target_description()
         return self._to_documents(
             X, y, self._fitted_tagger().labels.words(), target["kind"] if target["numbers"] else ""
@@ -331,26 +420,26 @@ class Classifier(BaseEstimator):
 
     @property
     def partial_fit(self) -> NoReturn:
-        """There is none yet: whoever asks for it is told what to do instead."""
+        """Raise AttributeError with a hint: incremental training is not supported."""
         raise AttributeError(PARTIAL_FIT_MESSAGE)
 
     def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
-        """The words that speak most for a label, and what each adds to its score."""
+        """Return the n words with the largest contributions to the score of a label, with these contributions."""
         return self._fitted_tagger().explain(text, str(label), n)
 
     def highlight(
         self, text: str, *labels: str, k: int = 3, n: int = 20, run: Run = Run(), language: str | None = None
     ) -> list[Highlight]:
-        """The whole text with each word's weight, for each label, or for the best k where none is named."""
+        """Return the weight of each word of a text, for each label or for the best k; see `Tagger.highlight`."""
         return self._fitted_tagger().highlight(text, *map(str, labels), k=k, n=n, run=run, language=language)
 
     def save(self, folder: str | Path) -> None:
-        """Write the model folder, which `load`, `Tagger.load` and the `xmtc` command open."""
+        """Write a model folder, which `load`, `Tagger.load` and the command `xmtc` open."""
         self._fitted_tagger().save(folder)
 
     @classmethod
     def load(cls, folder: str | Path, verify: bool = False) -> Classifier:
-        """Open a model folder as a trained Classifier."""
+        """Open a model folder as a trained Classifier; `verify` reads every byte and compares checksums."""
         tagger = Tagger.load(folder, verify)
         classifier = cls(tagger.about["method"], **load_saved_parameters(tagger, folder))
         classifier.tagger_ = tagger
@@ -359,18 +448,17 @@ class Classifier(BaseEstimator):
         return classifier
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """What was given, and no more."""
-        given = (f"{name}={value!r}" for name, value in self.get_params(deep=False).items() if name != "method")
-        return f"{type(self).__name__}({', '.join([repr(self.method), *given])})"
+        explicit = (f"{name}={value!r}" for name, value in self.get_params(deep=False).items() if name != "method")
+        return f"{type(self).__name__}({', '.join([repr(self.method), *explicit])})"
 
     @property
     def history_(self) -> tuple[dict[str, Any], ...]:
-        """What the training told, stage by stage and pass by pass; `pandas.DataFrame(classifier.history_)` shows it."""
+        """Events of the training, one dict per stage or pass; `pandas.DataFrame(classifier.history_)` shows them."""
         return self._fitted_tagger().history
 
     @property
     def classes_(self) -> np.ndarray:
-        """The labels, in the order of their numbers: of an indicator, its columns."""
+        """Labels in the order of their numbers; the columns of an indicator."""
         names = self._fitted_tagger().labels.words()
         return np.array(list(map(int, names))) if self._target_description()["numbers"] else np.array(names, object)
 
@@ -379,11 +467,11 @@ class Classifier(BaseEstimator):
         return len(self._fitted_tagger().labels)
 
     def _target_description(self) -> dict[str, Any]:
-        """How labels were given, and are to be given back."""
+        """Return the form of the training labels, in which `predict` returns labels."""
         return self._fitted_tagger().about.get("target", {"kind": LISTS, "numbers": False})
 
     def _should_always_predict(self, always: bool = False) -> bool:
-        """Whether a text without known words gets labels: in a column, each document has one."""
+        """Return True if texts without known words get labels; a column needs one for each document."""
         return always or self._target_description()["kind"] == COLUMN
 
     def _fitted_tagger(self) -> Tagger:
@@ -397,8 +485,8 @@ class Classifier(BaseEstimator):
         return "tagger_" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
-        """scikit-learn calls a classifier only what is trained on its own forms of labels, and refuses lists of names
-        for these: so this is one as soon as it was trained on an indicator, and can be scored like others."""
+        # scikit-learn refuses lists of names as labels of a classifier, so the estimator type is set only after
+        # training on an indicator.
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.sparse = True, True
         tags.classifier_tags = ClassifierTags(multi_class=True, multi_label=True)
@@ -409,31 +497,31 @@ class Classifier(BaseEstimator):
 
 
 def as_documents_and_labels(valid: Any) -> tuple[Any, Any]:
-    """Documents and labels to stop by; a corpus has both."""
+    """Return validation documents and their labels, which are None with a corpus."""
     if is_corpus_like(valid):
         return valid, None
     if not isinstance(valid, Sequence) or len(valid) != 2:
-        raise XmtcError("Found no pair of documents and labels as valid; expected (texts, labels), or a corpus.")
+        raise XmtcError("valid is not a pair of documents and labels; expected (texts, labels) or a corpus.")
     return valid[0], valid[1]
 
 
 def check_numeric_labels(target: LabelTarget, names: Sequence[str]) -> None:
-    """Refuse names for what are numbers to the model, such as the columns of an array: all would count as missed."""
-    found = {label for labels in target.labels for label in labels}
-    if found and not target.has_integer_labels and found.isdisjoint(names):
+    """Raise XmtcError for label names if the model was trained on numbers: all would count as missed."""
+    unknown = {label for labels in target.labels for label in labels}
+    if unknown and not target.has_integer_labels and unknown.isdisjoint(names):
         raise XmtcError(
-            f"Found labels by names, such as {min(found)!r}, but the model was trained on their numbers; give these, "
+            f"Found label names, such as {min(unknown)!r}, but the model was trained on label numbers; give numbers, "
             "or train on names: on a data frame or on lists."
         )
 
 
 def as_data_frame(X: Any, indicator: np.ndarray, columns: np.ndarray) -> Any:
-    """An indicator with the names of labels and, where X has them, of documents."""
+    """Return an indicator as a data frame with the label names and, if X is a data frame, its index."""
     try:
         import pandas
     except ImportError:
         raise XmtcError(
-            "This model was trained on labels in a data frame and answers with one, which needs pandas: "
-            "pip install pandas, or ask for predict_proba."
+            "The model was trained on labels in a data frame and returns one, which needs pandas; run "
+            "`pip install pandas`, or call predict_proba."
         ) from None
     return pandas.DataFrame(indicator, columns=columns, index=X.index if hasattr(X, "iloc") else None)

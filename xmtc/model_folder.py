@@ -1,5 +1,7 @@
-"""Model folders: a folder of forms, and beside it history.jsonl, which says how the training went: it has seconds in
-it, which no two trainings share, so that it is neither compared nor needed."""
+"""Model folders: about.json and arrays.safetensors with the parts of a Tagger, and the training history.
+
+The history contains times, which differ between trainings. It is optional, and never compared.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,13 @@ from xmtc.storage.regular_files import read_regular
 from xmtc.text.string_index import StringIndex
 from xmtc.vocabulary.label_concepts import LabelConcepts
 
-READABLE_MODEL_FORMATS = (3, 4)  # that are read
-CURRENT_MODEL_FORMAT = READABLE_MODEL_FORMATS[-1]  # that is written
+READABLE_MODEL_FORMATS = (3, 4)
+CURRENT_MODEL_FORMAT = READABLE_MODEL_FORMATS[-1]
 HISTORY_FILE = "history.jsonl"
 MAX_HISTORY_BYTES = 2**26
 MODEL_FOLDER_KIND = FolderKind(MODEL_KIND, READABLE_MODEL_FORMATS, "xmtc train -o", "train", (HISTORY_FILE,))
 check_target, damaged_model_error = MODEL_FOLDER_KIND.check_target, MODEL_FOLDER_KIND.make_damage_error
-PACKAGE_NAME_PATTERN = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
-)  # name of a package, as pip takes it, or of a module
+PACKAGE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of a distribution or a module
 
 __all__ = [
     "CURRENT_MODEL_FORMAT",
@@ -48,7 +48,7 @@ __all__ = [
 
 
 class ScoresDescription(TypedDict):
-    """Meaning of the scores: calibrated probabilities, or as the method computes them."""
+    """Whether scores are calibrated probabilities or raw, and why."""
 
     are: Literal["probabilities", "raw"]
     because: str
@@ -56,7 +56,7 @@ class ScoresDescription(TypedDict):
 
 
 class ReadingDescription(TypedDict):
-    """How the training corpus was read, where not as usual."""
+    """Non-default options with which the training corpus was read."""
 
     text: NotRequired[str]
     labels: NotRequired[str]
@@ -69,7 +69,7 @@ class ReadingDescription(TypedDict):
 
 
 class TargetDescription(TypedDict):
-    """Form in which a Classifier was given labels, and gives them back."""
+    """Form of the labels that a Classifier was trained on, in which it returns labels."""
 
     kind: Literal["lists", "column", "array", "sparse", "frame"]
     numbers: bool
@@ -91,19 +91,18 @@ DecisionRule = TypedDict("DecisionRule", {"for": str, "by": str, "gives": str, "
 
 
 class AnalyzerDescription(TypedDict):
-    """The analyzer that `auto` has chosen."""
+    """Analyzer that `analyzer=auto` chose."""
 
     analyzer: str
     because: str
 
 
 class About(TypedDict):
-    """Everything that about.json of a model says beside its parts. Checked when a model is opened, so that nothing
-    that reads it later has to."""
+    """Content of about.json without the parts. Validated once, when a model is opened."""
 
     xmtc: str
     method: str
-    parameters: dict[str, Any]  # checked by `parameters.given_to`, against the fields of the method
+    parameters: dict[str, Any]  # validated by `parameters.parameters_from_about`
     views: dict[str, dict[str, Any]]
     sizes: dict[str, int]
     n_docs: int
@@ -127,7 +126,7 @@ def save(
     history_entries: Sequence[history.Entry] = (),
     expected_stamp: Stamp = (),
 ) -> None:
-    """Write named parts (forms, and mappings of them), what is said about them, and what their training told."""
+    """Write a model folder: its description, its named parts, and its training history."""
     MODEL_FOLDER_KIND.save(
         folder,
         about,
@@ -138,12 +137,12 @@ def save(
 
 
 def load(folder: str | Path, verify: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return (about, parts) of a model folder. `verify` reads every byte and compares checksums."""
+    """Return the description and the parts of a model folder; `verify` reads every byte and compares checksums."""
     return MODEL_FOLDER_KIND.load(folder, verify, check_about)
 
 
 def load_history(folder: str | Path) -> tuple[history.Entry, ...]:
-    """Return the history of a training; nothing where it is missing or damaged, which harms nobody."""
+    """Return the training history; empty if it is missing or damaged."""
     try:
         return history.from_json_lines(read_regular(folder, HISTORY_FILE, MAX_HISTORY_BYTES).decode("utf-8"))
     except (OSError, ValueError, TypeError, RecursionError):
@@ -151,7 +150,7 @@ def load_history(folder: str | Path) -> tuple[history.Entry, ...]:
 
 
 def check_about(folder: Path, about: dict[str, Any]) -> None:
-    """Check the description of a model, and import the package of its method, before its parts are made."""
+    """Validate the description of a model and import the package of its method."""
     try:
         check_json(about, About, "")
     except ValueError as error:
@@ -160,7 +159,7 @@ def check_about(folder: Path, about: dict[str, Any]) -> None:
 
 
 def import_method_package(folder: Path, about: dict[str, Any]) -> None:
-    """Import the package that adds the method of a model, which the method's name finds."""
+    """Import the third-party package that registers the method of a model."""
     package = about.get("package", "xmtc")
     if package == "xmtc":
         return
@@ -172,13 +171,13 @@ def import_method_package(folder: Path, about: dict[str, Any]) -> None:
         method_class(about["method"])
     except XmtcError:
         raise XmtcError(
-            f"{folder} was trained by {about['method']} of {package}, which is not here; install that package "
+            f"{folder} was trained by {about['method']} of {package}, which is not installed; install that package "
             f"(pip install {package}), or import it first."
         ) from None
 
 
 def check_parts(about: dict[str, Any], parts: dict[str, Any]) -> None:
-    """Refuse parts that are no tagger together; of the arrays, only the sizes are looked at."""
+    """Raise ValueError for parts that do not form a Tagger. Only sizes of arrays are checked."""
     kinds: dict[str, Any] = {"views": dict, "labels": StringIndex, "frequencies": np.ndarray, "model": Model}
     attached: dict[str, Any] = {"concepts": LabelConcepts, "allowed": np.ndarray, "decision": LabelSelector}
     kinds |= {name: kind for name, kind in attached.items() if name in parts}
@@ -215,7 +214,7 @@ def check_part_sizes(
 
 
 def check_document_lengths(views: FittedViews, model: Model) -> None:
-    """Refuse views that give the model longer documents than it can read."""
+    """Raise ValueError if a view returns longer documents than the model can read."""
     for name, most in model.max_lengths().items():
         length = views[name].max_length
         if length is not None and length > most:

@@ -1,9 +1,8 @@
-"""Whose parameter is whose: they are dealt out by name to a method, to the methods that it holds, to the views that it
-reads, and to the calibration of its scores. The Classifier, the commands, tuning and the members of ensembles all come
-here.
+"""Assignment of hyper-parameters by name to a method, its members, its views and the calibration.
 
-A parameter of a method within another has the inner method's name before it: `parabel.n_trees`; the second one of a
-name has a number, `parabel-2.n_trees`."""
+Classifier, commands, tuning and ensembles use this module. A parameter of a member has the name of the member as a
+prefix, `parabel.n_trees`; the second member of the same name is numbered, `parabel-2.n_trees`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from xmtc import model_folder as store
+from xmtc import model_folder
 from xmtc.core.hyperparameters import (
     ParameterSet,
     describe_expected,
@@ -37,7 +36,7 @@ ParameterSetT = TypeVar("ParameterSetT", bound=ParameterSet)
 
 
 def build_method(method: Method | str, parameters: Parameters) -> tuple[Method, dict[str, Any]]:
-    """A method with those of the parameters that are its own or its members', and the others."""
+    """Return a method with its own and its members' parameters, and the parameters that are left."""
     kind = resolve_method_class(method)
     name = resolve_method_name(method)
     known = {field.name: field for field in fields(kind)}
@@ -47,7 +46,7 @@ def build_method(method: Method | str, parameters: Parameters) -> tuple[Method, 
     for field in known.values():
         if get_value_type(field) is ParameterSet:
             value = values.get(field.name, field.default if isinstance(method, str) else getattr(method, field.name))
-            if is_valid_value(field, value):  # else the method itself says what does not fit
+            if is_valid_value(field, value):  # otherwise the constructor of the method raises
                 values[field.name], rest = build_members(field, value, rest)
     for key in rest:
         if "." in key:
@@ -56,7 +55,7 @@ def build_method(method: Method | str, parameters: Parameters) -> tuple[Method, 
 
 
 def unknown_member_error(who: str, key: str) -> XmtcError:
-    return XmtcError(f"{who} has no member {key.rpartition('.')[0]!r}, whose {key!r} could be set.")
+    return XmtcError(f"{who} has no member {key.rpartition('.')[0]!r}, so {key!r} cannot be set.")
 
 
 def resolve_method_name(method: Method | str) -> str:
@@ -66,25 +65,25 @@ def resolve_method_name(method: Method | str) -> str:
 def resolve_method_class(method: Method | str) -> type[Method]:
     if isinstance(method, type):
         name = method.__name__
-        raise XmtcError(f"{name} is a class; give a method as it is, such as {name}(), or its name.")
+        raise XmtcError(f"{name} is a class; give an instance, such as {name}(), or the name of a method.")
     return type(method) if isinstance(method, Method) else method_class(method)
 
 
 def build_members(field: Field, value: Any, parameters: Parameters) -> tuple[Any, dict[str, Any]]:
-    """The methods that a parameter holds, each with its own parameters, and what belongs to none of them."""
+    """Return the members that a parameter holds, with their parameters, and the parameters that are left."""
     members = list(value) if is_multi_valued(field) else [value]
     rest, built = dict(parameters), []
     for name, member in zip(name_members(members), members, strict=True):
-        found = {key.removeprefix(f"{name}."): rest.pop(key) for key in parameters if key.startswith(f"{name}.")}
-        method, strange = build_method(member, found)
-        if strange:
-            raise unknown_parameter_error(name, next(iter(strange)), [each.name for each in fields(method)])
+        own = {key.removeprefix(f"{name}."): rest.pop(key) for key in parameters if key.startswith(f"{name}.")}
+        method, unknown = build_method(member, own)
+        if unknown:
+            raise unknown_parameter_error(name, next(iter(unknown)), [field.name for field in fields(method)])
         built.append(method)
     return (tuple(built) if is_multi_valued(field) else built[0]), rest
 
 
 def name_members(members: Iterable[Any]) -> list[str]:
-    """The name of each member; the second of a name has a 2."""
+    """Return the name of each member; the second member of the same name gets the suffix -2."""
     seen: Counter[str] = Counter()
     names = []
     for member in members:
@@ -95,24 +94,27 @@ def name_members(members: Iterable[Any]) -> list[str]:
 
 
 def collect_method_fields(method: Method, prefix: str = "") -> dict[str, tuple[Field, Any]]:
-    """Every parameter of a method and of the methods that it holds, by the name that it is set by, and its value."""
-    found = {f"{prefix}{field.name}": (field, getattr(method, field.name)) for field in fields(method)}
-    for field, value in list(found.values()):
-        members = () if get_value_type(field) is not ParameterSet else value if is_multi_valued(field) else (value,)
-        for name, member in zip(name_members(members), members, strict=True):
-            found |= collect_method_fields(member, f"{prefix}{name}.")
-    return found
+    """Return field and value of every parameter of a method and its members, by qualified name."""
+    parameters = {f"{prefix}{field.name}": (field, getattr(method, field.name)) for field in fields(method)}
+    for field, value in list(parameters.values()):
+        if get_value_type(field) is ParameterSet:
+            members = value if is_multi_valued(field) else (value,)
+            for name, member in zip(name_members(members), members, strict=True):
+                parameters |= collect_method_fields(member, f"{prefix}{name}.")
+    return parameters
 
 
 def build_views(method: Method, content: str, parameters: Parameters) -> dict[str, View]:
-    """The views that a method reads, of a corpus of texts or of features, with their parameters. One that several
-    views have, such as `lowercase`, is set for all of them; one that none has is refused."""
+    """Return the views that a method reads of a corpus of texts or features, with their parameters.
+
+    A parameter of several views, such as `lowercase`, is set for all of them. Raise XmtcError for an unknown one.
+    """
     kinds = select_views(method.required_views, content, type(method).__name__)
     known = [field.name for recipe in (type(method), *kinds.values(), Calibration) for field in fields(recipe)]
     for key in parameters:
         if key not in known:
             name = method_name(method)
-            who = name if isinstance(type(method).required_views, tuple) else f"{name} as it is set here"
+            who = name if isinstance(type(method).required_views, tuple) else f"{name} with these members"
             raise unknown_parameter_error(who, key, known, f" for a corpus of {content}", f" (`xmtc methods {name}`)")
     return {
         name: build_parameter_set(kind, parameters).fill_unset(collect_view_presets(method))
@@ -121,7 +123,7 @@ def build_views(method: Method, content: str, parameters: Parameters) -> dict[st
 
 
 def build_calibration(parameters: Parameters) -> tuple[Calibration, dict[str, Any]]:
-    """How scores are to be, and the other parameters."""
+    """Return the calibration options, and the parameters that are left."""
     own = {field.name for field in fields(Calibration)}
     return build_parameter_set(Calibration, parameters), {
         key: value for key, value in parameters.items() if key not in own
@@ -129,8 +131,10 @@ def build_calibration(parameters: Parameters) -> tuple[Calibration, dict[str, An
 
 
 def collect_view_presets(method: Method) -> dict[str, Any]:
-    """What the presets of a method, and of the methods that it holds, say of views: how much of a text is read belongs
-    to a paper's settings, too. Where several say something else, the first counts."""
+    """Return the view parameters in the presets of a method and its members, such as the length of a text.
+
+    If several presets set a parameter, the first one counts.
+    """
     own = {field.name for field in fields(method)}
     found = {name: value for name, value in method.preset_values.items() if name not in own}
     for field in fields(method):
@@ -154,13 +158,14 @@ def unknown_parameter_error(who: str, key: str, known: Iterable[str], corpus: st
 
 
 def collect_all_parameters(method: Method | str, stored_parameters: Parameters) -> dict[str, tuple[Field, Any]]:
-    """Every parameter of a method, of the methods that it holds, of its views, whatever a corpus holds, and of its
-    scores, by the name that it is set by; and its value. Of what is held, the rest is for another method, and
-    ignored."""
+    """Return field and value of every parameter of a method, its members, its views and its calibration, by name.
+
+    Stored parameters of other methods are ignored.
+    """
     built = build_method_ignoring_unknown(method, stored_parameters)
     found = collect_method_fields(built)
     kinds = select_views(built.required_views, TEXTS)
-    with suppress(XmtcError):  # it may read what only texts have
+    with suppress(XmtcError):  # the method may need texts
         kinds |= select_views(built.required_views, FEATURES)
     preset = collect_view_presets(built)
     for view in (build_parameter_set(kind, stored_parameters).fill_unset(preset) for kind in kinds.values()):
@@ -173,20 +178,22 @@ def collect_set_fields(recipe: ParameterSet) -> dict[str, tuple[Field, Any]]:
 
 
 def check_parameter_names(method: Method | str, names: Iterable[str], stored_parameters: Parameters) -> None:
-    """Refuse names of parameters that nothing has."""
+    """Raise XmtcError for names of parameters that do not exist."""
     known, who = collect_all_parameters(method, stored_parameters), resolve_method_name(method)
     for name in names:
         if name not in known:
             owner = name.rpartition(".")[0]
             if owner and not any(other.startswith(f"{owner}.") for other in known):
                 raise unknown_member_error(who, name)
-            beside = [other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == owner]
-            raise unknown_parameter_error(owner or who, name.rpartition(".")[2], beside)
+            siblings = [other.rpartition(".")[2] for other in known if other.rpartition(".")[0] == owner]
+            raise unknown_parameter_error(owner or who, name.rpartition(".")[2], siblings)
 
 
 def build_method_ignoring_unknown(method: Method | str, stored_parameters: Parameters) -> Method:
-    """A method with those of the parameters that it has. Which members there are, and so whose parameters, may depend
-    on parameters of members: what is found is looked through again until nothing is new."""
+    """Return a method with those of the parameters that it has.
+
+    Parameters may add members with further parameters, so names are collected until no new ones appear.
+    """
     names: set[str] = {field.name for field in fields(resolve_method_class(method))}
     while True:
         built, _ = build_method(method, {name: value for name, value in stored_parameters.items() if name in names})
@@ -197,7 +204,7 @@ def build_method_ignoring_unknown(method: Method | str, stored_parameters: Param
 
 
 def select_applicable_parameters(method: Method | str, content: str, stored_parameters: Parameters) -> dict[str, Any]:
-    """Those of the parameters that are of use to a method, with a corpus of texts or of features."""
+    """Return the parameters that apply to a method with a corpus of texts or features."""
     built = build_method_ignoring_unknown(method, stored_parameters)
     recipes: list[type[ParameterSet]] = [
         *select_views(built.required_views, content, type(built).__name__).values(),
@@ -208,7 +215,7 @@ def select_applicable_parameters(method: Method | str, content: str, stored_para
 
 
 def parameters_as_json(recipe: ParameterSet) -> dict[str, Any]:
-    """The parameters of a recipe as about.json holds them."""
+    """Return parameters in the form of about.json."""
     return {field.name: as_json_value(getattr(recipe, field.name)) for field in fields(recipe)}
 
 
@@ -219,7 +226,7 @@ def as_json_value(value: Any) -> Any:
 
 
 def method_from_json(described: Mapping[str, Any]) -> Method:
-    """Build the method that `json_value` described. Raise ValueError if it describes none."""
+    """Parse the output of `as_json_value` for a method; raise ValueError if it is invalid."""
     if not isinstance(described.get("parameters"), dict):
         raise ValueError("a method of it has no parameters")
     kind = method_class(described.get("method"))
@@ -227,8 +234,10 @@ def method_from_json(described: Mapping[str, Any]) -> Method:
 
 
 def values_from_json(kind: type[ParameterSet], described: Parameters) -> dict[str, Any]:
-    """Parse the output of `as_json`. A value must be as a person could give it: only a parameter that holds methods is
-    parsed as one, and any other value must have the type and the range of its parameter."""
+    """Parse the output of `parameters_as_json`, with the validation of user input.
+
+    Only values of parameters that hold methods are parsed as methods.
+    """
     known = {field.name: field for field in fields(kind)}
     found = {}
     for name, value in described.items():
@@ -251,22 +260,23 @@ def value_from_json(owner: str, field: Field, value: Any) -> Any:
 
 
 def load_saved_parameters(tagger: Tagger, folder: str | Path) -> dict[str, Any]:
-    """Return the parameters that a model of a folder was trained with. Raise XmtcError if nobody could
-    have given them."""
+    """Return the parameters with which a model was trained; raise XmtcError if they are invalid."""
     try:
         if tagger.about.get("target", {}).get("numbers"):
             check_integer_names(tagger.labels.words())
         return parameters_from_about(tagger.about)
     except XmtcError:
         raise
-    except store.STRUCTURE_ERRORS as error:
-        raise store.damaged_model_error(Path(folder), str(error)) from None
+    except model_folder.STRUCTURE_ERRORS as error:
+        raise model_folder.damaged_model_error(Path(folder), str(error)) from None
 
 
 def parameters_from_about(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that a saved model was trained with, as about.json describes it, without those that it
-    would have had anyway: so that a copy with another method or preset has its own defaults. The number of columns
-    belongs to the corpus. Raise ValueError for parameters that nobody could have given."""
+    """Return the parameters of about.json that differ from the defaults; raise ValueError for invalid ones.
+
+    Without the defaults, a copy with another method or preset gets the defaults of that. The number of columns is
+    left out, because it depends on the corpus.
+    """
     method = method_from_json(about)
     found = select_non_default_parameters(Calibration, {name: about[name] for name in ("calibrate",) if name in about})
     found |= select_non_default_parameters(type(method), about["parameters"])
@@ -279,8 +289,7 @@ def parameters_from_about(about: Mapping[str, Any]) -> dict[str, Any]:
 def select_non_default_parameters(
     kind: type[ParameterSet], described: Parameters, preset: Parameters | None = None
 ) -> dict[str, Any]:
-    """Return the parameters whose values are neither the defaults nor those of the preset, its own or, of a view, its
-    method's."""
+    """Return the parameters that differ from the defaults and from the preset, which for a view is its method's."""
     values = values_from_json(kind, described)
     usual = {field.name: field.default for field in fields(kind)} | dict(preset or {})
     usual |= kind.presets.get(str(values.get("preset")), {})

@@ -1,8 +1,8 @@
-"""The suite that every method passes, those of other packages too: `xmtc.testing.check_method(MyMethod())`.
+"""Conformance tests for methods, also of other packages: `xmtc.testing.check_method(MyMethod())`.
 
-It runs on planted data, whose answer is known: every label has words of its own, and a document has the labels whose
-words it holds. Each function of CHECKS looks at one promise of the contract and raises AssertionError where it is
-broken."""
+The corpus is synthetic: every label has its own words, and a document has the labels whose words it contains. Each
+function in CHECKS tests one rule of the Method contract, and raises AssertionError if it is broken.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from xmtc.errors import XmtcError
 from xmtc.pipeline import Pipeline
 from xmtc.text import tokenizer
 
-LabelledTexts = tuple[list[str], list[list[str]]]  # texts, and the labels of each
+LabelledTexts = tuple[list[str], list[list[str]]]  # texts and their labels
 
 N_LABELS = 40
 NOISE_WORDS = [f"noise{i}" for i in range(200)]
 ONE_THREAD = Run(threads=1, device="cpu")  # small networks are slower on several
-LONG_RANKING_K = 10  # an answer that is longer than any document has labels
+LONG_RANKING_K = 10  # more labels than any document has
 
 
 def planted_label(label: int) -> str:
@@ -47,7 +47,7 @@ def planted_words(label: int) -> list[str]:
 
 
 def make_planted_corpus(n_docs: int, seed: int) -> LabelledTexts:
-    """Texts of one to three labels: two of each label's three words among eight of noise."""
+    """Return texts and labels: one to three labels per text, with two words of each label and eight noise words."""
     rng = np.random.default_rng(seed)
     texts, tags = [], []
     for _ in range(n_docs):
@@ -61,8 +61,22 @@ def make_planted_corpus(n_docs: int, seed: int) -> LabelledTexts:
 
 
 def check_method(method: Method | str, min_precision: float = 0.95, **parameters: Any) -> None:
-    """Run the whole suite on a method: as it is, or by its name with parameters that make it quick. `least` is the
-    P@1 that it must reach on the planted data."""
+    """Run all conformance tests on a method.
+
+    Parameters
+    ----------
+    method
+        A Method, or the name of one.
+    min_precision
+        P@1 that the method must exceed on the synthetic corpus.
+    **parameters
+        Hyper-parameters that make the training quick, if `method` is a name.
+
+    Raises
+    ------
+    AssertionError
+        If the method breaks a rule of the Method contract.
+    """
     case = MethodCase(method, parameters, min_precision)
     for check in CHECKS:
         check(case)
@@ -70,7 +84,7 @@ def check_method(method: Method | str, min_precision: float = 0.95, **parameters
 
 @dataclass(frozen=True)
 class MethodCase:
-    """A method in the suite, and what several checks need of it."""
+    """A method under test, with its training data and trained model."""
 
     method: Method | str
     parameters: dict[str, Any]
@@ -90,7 +104,7 @@ class MethodCase:
 
     @cached_property
     def dataset(self) -> Dataset:
-        """What the method itself is trained on."""
+        """Training data of the method."""
         return (
             Pipeline.from_parameters(self.method, parameters=self.parameters)
             .prepare(to_documents(*self.train), ONE_THREAD)
@@ -172,24 +186,26 @@ def check_save_and_load(case: MethodCase) -> None:
 
 
 def check_batch_invariance(case: MethodCase) -> None:
-    """Networks add up in an order that depends on the batch: labels whose scores are nearly the same may swap."""
+    """Compare predictions of single documents and of a batch; networks may swap labels with nearly equal scores."""
     exact, batch = case.built_method.is_exact, case.rank(case.test[0][:20])
     for i in range(20):
         one = case.rank([case.test[0][i]])
         np.testing.assert_allclose(one.scores[0], batch.scores[i], rtol=1e-6 if exact else 1e-4)
         apart = np.abs(np.diff(one.scores[0], prepend=2, append=-1)) > (-1 if exact else 1e-6)
-        clear = apart[1:] & apart[:-1]  # from the one before and the one after
+        clear = apart[1:] & apart[:-1]  # from the previous and the next score
         np.testing.assert_array_equal(one.labels[0][clear], batch.labels[i][clear])
 
 
 def check_thread_invariance(case: MethodCase) -> None:
     texts, pieces = case.train[0] + case.test[0], PieceCounter()
-    with patch.object(tokenizer.batch_texts, "__defaults__", (2000,)):  # so that there is enough to share
+    with patch.object(
+        tokenizer.batch_texts, "__defaults__", (2000,)
+    ):  # small batches, so that there is work for two threads
         runs = (replace(ONE_THREAD, threads=threads, progress=pieces) for threads in (1, 2))
         one, two = (case.classifier.rank(texts, run=run) for run in runs)
     np.testing.assert_array_equal(one.labels, two.labels)
     np.testing.assert_allclose(one.scores, two.scores, rtol=0 if case.built_method.is_exact else 1e-5)
-    assert min(pieces.counts.values(), default=2) >= 2, "the work was too little to be shared by two threads"
+    assert min(pieces.counts.values(), default=2) >= 2, "the work was not split between two threads"
 
 
 def check_unknown_texts(case: MethodCase) -> None:
@@ -201,7 +217,7 @@ def check_unknown_texts(case: MethodCase) -> None:
     np.testing.assert_array_equal(silent.labels[:3][~unknown], answer.labels[~unknown])
     assert (silent.labels[3:, 0] != NO_LABEL).all(), "a text with known words gets no label"
     assert np.isfinite(answer.scores).all()
-    # nothing that is known is the same as nothing at all, but to a method that reads letters
+    # a text without known words equals an empty text, except for subwords
     for other in (2,) if "subwords" in case.built_method.required_views else (1, 2):
         np.testing.assert_allclose(answer.scores[0], answer.scores[other], rtol=1e-4)
         if case.built_method.is_exact:
@@ -236,7 +252,9 @@ def check_explanation(case: MethodCase) -> None:
     for label in (3, 17):
         text = " ".join([*planted_words(label)[:2], "noise1", "noise2", "noise3"])
         explained = case.classifier.explain(text, planted_label(label))
-        assert explained[0][0] in planted_words(label), f"{explained[0][0]!r} speaks most for {planted_label(label)}"
+        assert explained[0][0] in planted_words(label), (
+            f"{explained[0][0]!r} has the largest weight for {planted_label(label)}"
+        )
         weights = [weight for _, weight in explained]
         assert weights == sorted(weights, reverse=True)
 
@@ -246,11 +264,11 @@ def check_wider_dataset_is_refused(case: MethodCase) -> None:
     data = tagger.transform(to_documents(case.test[0][:3]), ONE_THREAD)
     tagger.model.predict(data, run=ONE_THREAD)
     wider = Dataset({name: widen_view(view) for name, view in data.views.items()})
-    assert is_refused(lambda: tagger.model.predict(wider, run=ONE_THREAD)), "it takes documents with unknown columns"
+    assert is_refused(lambda: tagger.model.predict(wider, run=ONE_THREAD)), "it accepts documents with unknown columns"
 
 
 def widen_view(view: Bag | Tokens) -> Bag | Tokens:
-    """With a column, or an id, that training has not seen."""
+    """Return a view with an additional column or token id."""
     if isinstance(view, Tokens):
         return replace(view, size=view.size + 1)
     return Bag(hstack([view.matrix, csr_array((view.n_docs, 1), dtype=np.float32)]))
@@ -265,7 +283,7 @@ def is_refused(work: Callable[[], Any]) -> bool:
 
 
 def check_document_weights(case: MethodCase) -> None:
-    """Half of the documents have wrong labels, so that it matters which count, and how often."""
+    """Compare integer weights with repeated documents; half of the documents have wrong labels, so weights matter."""
     true, weights = case.dataset, np.where(np.arange(case.dataset.n_docs) % 2, 3, 1)
     assert true.Y is not None
     half = replace(true, Y=csr_array(np.where(weights[:, None] == 1, true.Y.toarray()[::-1], true.Y.toarray())))
@@ -285,7 +303,7 @@ def check_document_weights(case: MethodCase) -> None:
     for wanted, given in ((absent, weights == 3), (thrice, weights)):
         expected, found = scores(wanted), scores(replace(half, weights=given))
         apart = np.abs(scores(half) - expected).mean()
-        assert np.abs(found - expected).mean() < 0.1 * apart, "a weight is not as many documents"
+        assert np.abs(found - expected).mean() < 0.1 * apart, "a weight of 3 differs from three copies of a document"
 
 
 CHECKS = (
@@ -310,7 +328,7 @@ CHECKS = (
 
 
 class PieceCounter:
-    """The progress of a run, which counts the pieces that each kind of work was cut into."""
+    """Progress callback that counts the pieces of each stage."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()

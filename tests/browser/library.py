@@ -52,7 +52,7 @@ def make_library(folder: Path) -> Path:
     (folder / "concepts.tsv").write_text("\n".join(["uri\tlabel_en\tlabel_fi", *rows]) + "\n")
     run(folder, "train", "train.jsonl", "-o", "library", "--vocab", "concepts.tsv", "--language", "en")
     run(folder, "calibrate", "library", "valid.jsonl")
-    run(folder, "thresholds", "library", "valid.jsonl", "--for", "f1")
+    run(folder, "thresholds", "library", "valid.jsonl", "--goal", "f1")
     run(folder, "report", "library", "test.jsonl", "-o", "report.html")
     return folder
 

@@ -131,9 +131,9 @@ def test_numbers_out_of_range_are_mended(page):
         assert page.input_value(f"#{field}") == mended
 
 
-def test_the_model_decides(page):
+def test_tuned_thresholds(page):
     tag(page)
-    page.select_option("#decision", label="tags decided for F1")
+    page.select_option("#decision", label="tags above thresholds tuned for F1")
     expect(page.locator("#tags .name")).to_have_text([GARDEN])
     assert not page.locator("#k").is_visible()
 

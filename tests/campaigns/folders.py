@@ -435,7 +435,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("info", "MODEL", "--verify", "--history"),
     ("info", "MODEL", "--history", "--json"),
     ("predict", "MODEL", "CORPUS", "-o", "OUT/answers.jsonl", "--threads", "1"),
-    ("predict", "MODEL", "CORPUS", "--decide", "--threads", "1"),
+    ("predict", "MODEL", "CORPUS", "--threshold", "tuned", "--threads", "1"),
     ("explain", "MODEL", "the dog and the horse"),
     ("evaluate", "MODEL", "CORPUS", "--threads", "1"),
     ("calibrate", "MODEL", "CORPUS", "-o", "OUT/model", "--threads", "1"),

@@ -40,7 +40,7 @@ from serving import TEXTS, Service, make_model, running
 
 from xmtc import Run, Tagger
 
-SECONDS = 2.0  # --max-seconds of the service
+SECONDS = 2.0  # --max-time of the service
 SLACK = 3.0  # seconds after a deadline until a connection must be closed: two looks at it, on a busy machine
 N_ATTACKERS = 4
 N_ASKED = 4  # texts of a normal request
@@ -513,7 +513,7 @@ def campaign(seed: int, n_requests: int, minutes: float, max_p99: float) -> list
     with tempfile.TemporaryDirectory(prefix="xmtc-server-") as name:
         models = {each: make_model(Path(name, each), seed=number) for number, each in ((0, "one"), (5, "two"))}
         shutil.copytree(models["one"], Path(name, "served"))
-        words = (Path(name, "served"), models["two"], "--workers", "2", "--watch", "--max-seconds", SECONDS)
+        words = (Path(name, "served"), models["two"], "--workers", "2", "--watch", "--max-time", f"{SECONDS}s")
         with running(*words) as service:
             return attacked(service, Campaign(service, seed, models), n_requests, minutes, max_p99)
 

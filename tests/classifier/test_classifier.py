@@ -116,7 +116,7 @@ def test_stored_zeros_are_no_labels():
 def test_matrices_of_features_and_labels_are_narrow():
     classifier = Classifier().fit(csr_array(np.eye(4, dtype=np.float32)), TAGS[:4])
     X = classifier.tagger_.transform([Document("0", "", [], (np.array([1], np.int32), np.ones(1, np.float32)))]).X
-    _, Y = classifier.tagger_.rank_labelled(
+    _, Y, _ = classifier.tagger_.transform_labelled(
         [Document("0", "", ["x"], (np.zeros(0, np.int32), np.zeros(0, np.float32)))]
     )
     assert {part.dtype for part in (X.indices, X.indptr, Y.indices, Y.indptr)} == {np.dtype(np.int32)}

@@ -210,7 +210,7 @@ class TestIndicatorInIndicatorOut:
 
     def test_dense_scores_that_would_not_fit_are_refused(self, monkeypatch):
         classifier = Classifier(min_df=1).fit(TEXTS, csr_array(Y))
-        monkeypatch.setattr(indicators, "memory", lambda: 1000)
+        monkeypatch.setattr(indicators, "get_memory_limit", lambda: 1000)
         with pytest.raises(XmtcError, match=r"60 documents × \d+ labels take .* GiB.*predict_proba\(X, k=100\)"):
             classifier.predict_proba(TEST)
         with pytest.raises(XmtcError, match="more than half of the memory"):
@@ -308,7 +308,7 @@ class TestACorpus:
         assert classifier.evaluate(corpus, metrics="P@1") == classifier.evaluate(TEXTS, TAGS, "P@1")
         assert classifier.score(corpus) == classifier.score(TEXTS, TAGS)
         assert classifier.evaluate(list(corpus)) == classifier.evaluate(corpus)
-        with pytest.raises(XmtcError, match="Found labels beside a corpus, which brings its own"):
+        with pytest.raises(XmtcError, match="Found y together with a corpus"):
             classifier.fit(corpus, TAGS)
         with pytest.raises(XmtcError, match="Found no labels to compare with"):
             classifier.evaluate(TEXTS)
@@ -321,7 +321,7 @@ class TestACorpus:
             TEXTS, TAGS, valid=open_corpus(path)
         )
         assert len(classifier.predict(TEST)) == len(TEST)
-        with pytest.raises(XmtcError, match="expected \\(texts, labels\\), or a corpus"):
+        with pytest.raises(XmtcError, match="expected \\(texts, labels\\) or a corpus"):
             classifier.fit(TEXTS, TAGS, valid=TEXTS)
 
 
@@ -376,7 +376,7 @@ def test_models_are_shown_in_a_line():
     assert repr(classifier) == "Classifier('consensus', members=('parabel', 'plt'), min_df=1)"
     assert repr(classifier.tagger_) == "Tagger(consensus, 40 labels, 320 tfidf features, trained on 200 documents)"
     assert repr(classifier.tagger_.model).endswith("rule='noisy-or', models=<2 of TreeModel>)")
-    assert repr(classifier.tagger_.labels).startswith("Vocabulary(text=<uint8 (")
+    assert repr(classifier.tagger_.labels).startswith("StringIndex(text=<uint8 (")
     assert repr(Run()) == "Run()"
     assert repr(Run(threads=2, progress=True)) == "Run(threads=2, progress=True)"
     (found,) = classifier.highlight(TEXTS[0], k=1)

@@ -33,7 +33,7 @@ def linear() -> Classifier:
 
 
 def known(view, texts: list[str]) -> list[bool]:
-    return view.known(view.transform(texts)).tolist()
+    return view.mark_known_documents(view.transform(texts)).tolist()
 
 
 def test_a_bag_knows_a_document_with_a_term():
@@ -171,11 +171,11 @@ def test_commands_say_why_there_are_none(place):
     done = xmtc("evaluate", "model", "two.jsonl", "P@1", "--json", cwd=place)
     assert json.loads(done.stdout) == {"P@1": 0.5}
     said = (
-        b"1 of the 2 documents in two.jsonl get no label and count as missed, as a rule because the model knows no word"
+        b"1 of the 2 documents in two.jsonl have no known word: they get no label and count as missed (see --always)."
     )
     assert said in done.stderr
     assert xmtc("evaluate", "model", "two.jsonl", "P@1", "--always", cwd=place).stderr == b""
 
-    done = xmtc("explain", "model", UNKNOWN, cwd=place)
+    done = xmtc("explain", "model", "--string", UNKNOWN, cwd=place)
     assert (done.stdout, done.returncode) == (b"", 0)
-    assert done.stderr == b"The model knows no word of this text, so it gives it no label.\n"
+    assert done.stderr == b"The model knows no word of this text, so it predicts no label.\n"

@@ -27,7 +27,7 @@ def test_train_says_what_it_did_and_what_is_next(place):
     done = xmtc("train", "train.jsonl", "-o", "other", "-p", "n_trees=1", "--valid", "test.jsonl", cwd=place)
     assert done.stdout == b""
     assert b"parabel trained on 400 documents with 40 labels" in done.stderr
-    assert b"Next: xmtc evaluate other TEST-CORPUS" in done.stderr
+    assert b"Next: xmtc evaluate other CORPUS" in done.stderr
     about = json.loads((place / "other" / "about.json").read_text())
     assert about["parameters"]["n_trees"] == 1
 
@@ -105,7 +105,7 @@ MISTAKES = [
     (["train", "train.jsnl", "-o", "m"], "train.jsnl: there is no such file; did you mean train.jsonl?"),
     (["train", "train.jsonl", "-o", "m", "-m", "bonsay"], "There is no method 'bonsay'."),
     (["train", "train.jsonl", "-o", "m", "-p", "trees=1"], "parabel has no parameter 'trees' for a corpus of texts;"),
-    (["train", "train.jsonl", "-o", "m", "-p", "n_trees"], "-p n_trees has no value; expected -p name=value."),
+    (["train", "train.jsonl", "-o", "m", "-p", "n_trees"], "-p n_trees has no value; expected -p NAME=VALUE."),
     (["train", "train.jsonl", "-o", "m", "-p", "n_trees=x"], "parabel: n_trees='x' does not fit; expected a whole"),
     (["train", "train.jsonl", "-o", "m", "-p", "C=-1"], "Parabel: C=-1.0 does not fit; expected a number"),
     (["train", "train.jsonl", "-o", "m", "--text", "body"], "train.jsonl, line 1: "),
@@ -126,28 +126,29 @@ MISTAKES = [
     (["predict", "model", "test.jsonl", "--format", "xml"], "--format xml is not known; expected jsonl, csv, tsv, "),
     (["predict", "model"], "Found no text; give one: a FILE, - for standard input, or --string TEXT."),
     (["predict", "model", "test.jsonl", "--string", "x"], "Found both FILE and --string; give one"),
-    (["predict", "model", "test.jsonl", "-o", ""], "-o names no file; give one, such as answers.csv, or - for standar"),
+    (["predict", "model", "test.jsonl", "-o", ""], "-o is empty; give a file, such as predictions.csv"),
     (["predict", "model", "-"], "standard input is empty, expected at least one document"),
     (["predict", "model", "test.jsonl", "-o", "x.doc"], "x.doc does not say which format to write; expected a name th"),
     (["predict", "model", "test.jsonl", "-o", "m/x.csv"], "m/x.csv cannot be written (No such file or directory); "),
     (["predict", "model", "test.jsonl", "-o", "model", "--format", "csv"], "model cannot be written (Is a directory)"),
     (["predict", "model", "test.jsonl", "-o", "test.jsonl"], "test.jsonl is part of the corpus that is read"),
     (["predict", "model", "test.jsonl", "-o", "x.xlsx", "--bom"], "--bom is for csv or tsv, by which Excel knows them"),
-    (["predict", "model", "test.jsonl", "--beside"], "--beside writes results beside the files of a folder, and test."),
-    (["predict", "model", ".", "--beside", "-o", "x.csv"], "--beside writes files of its own kind, for which -o means"),
+    (["predict", "model", "test.jsonl", "--per-file"], "--per-file writes one file per document of a folder, but te"),
+    (["predict", "model", ".", "--per-file", "-o", "x.csv"], "--per-file has a format of its own and cannot be comb"),
     (["predict", "model", "test.jsonl", "-o", "model/about.json", "--format", "jsonl"], "model/about.json lies in the"),
-    (["train", "train.jsonl", "-o", "m", "--language", "de"], "--language names labels with the names of a vocabulary"),
-    (["predict", "model", "model", "--beside"], "model is a folder without .txt, .html, .htm, .pdf files; expected"),
-    (["predict", "model", ".", "--beside", "--suffix", ".txt"], "--suffix '.txt' cannot end the names of results"),
-    (["predict", "model", "--string", "x", "--beside"], "--beside is about a FILE, and --string gives none"),
-    (["predict", "model", "--string", "x", "--keep", "id"], "--keep is about a FILE, and --string gives none"),
-    (["predict", "model", "plain.txt", "--keep", "id"], "--keep id names fields, and this corpus has none: it is no"),
+    (["train", "train.jsonl", "-o", "m", "--language", "de"], "--language is the language of label names and needs"),
+    (["predict", "model", "model", "--per-file"], "model is a folder without .txt, .html, .htm, .pdf files; expected"),
+    (["predict", "model", ".", "--per-file", "--suffix", ".txt"], "--suffix '.txt' cannot end the names of results"),
+    (["predict", "model", "--string", "x", "--per-file"], "--per-file needs FILE and cannot be combined with"),
+    (["predict", "model", "--string", "x", "--keep", "id"], "--keep needs FILE and cannot be combined with --str"),
+    (["predict", "model", "plain.txt", "--keep", "id"], "--keep id needs a corpus with named fields, a table or JSO"),
     (["predict", "model", "table.csv", "--keep", "titel"], "table.csv, the header: there is no field 'titel' among"),
-    (["predict", "model", "test.jsonl", "--wide", "--format", "jsonl"], "--wide is about tables, and JSON Lines have"),
-    (["predict", "model", "test.jsonl", "--wide"], "--wide is about tables, and JSON Lines have one object for each"),
-    (["predict", "model", "test.jsonl", "--suffix", ".annif"], "--suffix is about results beside the files of a"),
-    (["predict", "model", "test.jsonl", "--force"], "--force is about results beside the files of a folder; give --be"),
+    (["predict", "model", "test.jsonl", "--wide", "--format", "jsonl"], "--wide needs a table, but JSON Lines have"),
+    (["predict", "model", "test.jsonl", "--wide"], "--wide needs a table, but JSON Lines have one object per document"),
+    (["predict", "model", "test.jsonl", "--suffix", ".annif"], "--suffix applies to --per-file only; give --per"),
+    (["predict", "model", "test.jsonl", "--force"], "--force applies to --per-file only; give --per-file, or leave it"),
     (["predict", "model", "empty.jsonl"], "empty.jsonl is empty, expected at least one document"),
+    (["predict", "model", "test.jsonl", "--threshold", "high"], "--threshold high is not a threshold; expected a num"),
     (["predict", "model", "test.jsonl", "-o", "x.xlsx", "--threshold", "nan"], "threshold=nan is not a number"),
     (["evaluate", "model", "test.jsonl", "P"], "'P' is not a metric"),
     (["evaluate", "model", "test.jsonl", "--per-label", "x.doc"], "x.doc does not say which format to write; exp"),
@@ -156,13 +157,13 @@ MISTAKES = [
     (["evaluate", "model", "test.jsonl", "--curve", "model/x.csv"], "model/x.csv lies in the folder of a model"),
     (["evaluate", "model", "test.jsonl", "--log-json", "model/x"], "model/x lies in the folder of a model"),
     (["report", "model", "test.jsonl", "-o", "model/report.html"], "model/report.html lies in the folder of a model"),
-    (["explain", "model", "a text", "--html", "model/x.html"], "model/x.html lies in the folder of a model"),
+    (["explain", "model", "--string", "x", "--html", "model/x.html"], "model/x.html lies in the folder of a model"),
     (["predict", "model", "test.jsonl", "-o", "model/x.jsonl"], "model/x.jsonl lies in the folder of a model"),
     (["compare", "model", "model", "test.jsonl", "-o", "model/x.md"], "model/x.md lies in the folder of a model"),
     (["data", "convert", "test.jsonl", "model/x.csv"], "model/x.csv lies in the folder of a model"),
     (["evaluate", "model", "test.jsonl", "--per-label", "test.jsonl"], "test.jsonl is part of the corpus that is read"),
     (["evaluate", "model", "test.jsonl", "P@0"], "'P@0' is not a metric"),
-    (["evaluate", "model", "test.jsonl", "--propensity", "x"], "--propensity x is not known; expected one of default"),
+    (["evaluate", "model", "test.jsonl", "--propensity", "x"], "--propensity x is unknown; expected one of default"),
     (["evaluate", "model", "test.jsonl", "--propensity-b", "0"], "Propensity: B=0.0 does not fit; expected a number"),
     (["evaluate", "model", "unlabelled.jsonl"], "unlabelled.jsonl, line 1: "),
     (["methods", "parabell"], "There is no method 'parabell'. Did you mean parabel?"),
@@ -221,7 +222,7 @@ def test_ctrl_c_tells_where_a_checkpoint_goes_on_from(place):
     os.killpg(process.pid, signal.SIGINT)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130
-    assert b"Stopped. The same command goes on from what pieces has.\n" in said
+    assert b"Stopped. Run the same command again to resume from pieces.\n" in said
 
 
 def test_a_reader_that_leaves_is_no_error(place):

@@ -164,19 +164,19 @@ def test_an_explanation_says_the_page(place):
     pytest.importorskip("pypdf")
     text = rows(1, 1)[0][2]
     (place / "report.pdf").write_bytes(pdf("nothing of interest here", text))
-    shown = run("explain", "model", "--file", "report.pdf", "-k", "1", cwd=place)[0]
+    shown = run("explain", "model", "report.pdf", "-k", "1", cwd=place)[0]
     assert "page 2: " in shown
     assert "page 1: " not in shown
-    (answer,) = json.loads(run("explain", "model", "--file", "report.pdf", "-k", "1", "--json", cwd=place)[0])["labels"]
+    (answer,) = json.loads(run("explain", "model", "report.pdf", "-k", "1", "--json", cwd=place)[0])["labels"]
     assert {piece["page"] for piece in answer["pieces"] if piece["weight"]} == {2}
-    html = run("explain", "model", "--file", "report.pdf", "-k", "1", "--html", "-", cwd=place)[0]
+    html = run("explain", "model", "report.pdf", "-k", "1", "--html", "-", cwd=place)[0]
     assert "<p>Page 2: " in html
 
 
 def test_explain_takes_other_encodings(place):
     text = f"über {rows(1, 1)[0][2]}"
     (place / "text.txt").write_bytes(text.encode("utf-16"))
-    shown, said = run("explain", "model", "--file", "text.txt", "-k", "1", cwd=place)
+    shown, said = run("explain", "model", "text.txt", "-k", "1", cwd=place)
     assert text in shown
     assert "text.txt is read as utf-16; --encoding overrides this." in said
 
@@ -209,9 +209,9 @@ def test_standard_input_is_looked_at_as_files_are(place, encoding, sentence):
     [
         (
             "--rejects bad.tsv",
-            "--rejects names a file for bad lines, which stop the command; give --on-error skip, too.",
+            "--rejects needs --on-error skip; without it, malformed lines stop the command.",
         ),
-        ("--whole --input-format csv", "--whole reads plain text, and --input-format says csv; leave one out."),
+        ("--whole --input-format csv", "--whole reads plain text, but --input-format is csv; leave one out."),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(place, options, sentence):
@@ -223,6 +223,6 @@ def test_options_about_other_files_are_told(place):
     (place / "plain.jsonl").write_text('{"nr": "1", "title": "word1alpha", "abstract": "", "subjects": []}\n')
     said = run("data", "stats", "plain.jsonl", *TRAIN, "--sheet", "Books", "--delimiter", ";", cwd=place)[1]
     assert said.splitlines() == [
-        "--sheet does nothing: plain.jsonl is read as jsonl.",
-        "--delimiter does nothing: plain.jsonl is read as jsonl.",
+        "--sheet has no effect: plain.jsonl is read as jsonl.",
+        "--delimiter has no effect: plain.jsonl is read as jsonl.",
     ]

@@ -25,10 +25,10 @@ SLOW_SAVE = """
 import sys, time
 from xmtc import cli
 from xmtc.storage import folder as folders
-def sha256(path):
+def compute_path_sha256(path):
     print("saving", flush=True)
     time.sleep(60)
-folders.sha256 = sha256
+folders.compute_path_sha256 = compute_path_sha256
 cli.main()
 """
 
@@ -67,10 +67,10 @@ BARS = """
 import sys
 from xmtc.core import progress
 from xmtc.cli import app
-def shown(title, total=None):
+def show_progress(title, total=None):
     sys.stderr.write("BAR")
-    return progress.silent(title)
-progress.shown = shown
+    return progress.hide_progress(title)
+progress.show_progress = show_progress
 app(["predict", "model", "three.jsonl"])
 """
 
@@ -95,7 +95,7 @@ def test_evaluate_counts_what_the_model_cannot_know(place):
     done = xmtc("evaluate", "model", "strange.jsonl", "P@1", "--json", cwd=place)
     assert json.loads(done.stdout) == {"P@1": 0.5}
     said = "2 of the 3 labels in strange.jsonl (75.0 % of all assignments) are unknown to the model"
-    assert done.stderr.decode() == f"{said}, and count as missed.\n"
+    assert done.stderr.decode() == f"{said} and count as missed.\n"
 
 
 def test_propensities_by_name_and_by_number(place):

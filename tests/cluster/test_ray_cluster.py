@@ -353,7 +353,10 @@ def test_machines_that_are_left_go_on(nodes, tmp_path):
 
 
 def test_a_consensus_has_a_network_and_a_tree_trained(nodes, tmp_path):
-    corpus, options = write(tmp_path / "corpus.jsonl", DOCUMENTS), ["--workers", 1, "--log-json", tmp_path / "log"]
+    corpus, options = (
+        write(tmp_path / "corpus.jsonl", DOCUMENTS),
+        ["--cluster-workers", 1, "--log-json", tmp_path / "log"],
+    )
     settings = ["-pmembers=bce_ae,parabel", "-pbce_ae.epochs=2", "-pbce_ae.hidden=8", "-pcalibrate=false"]
     words = "train", corpus, "-m", "consensus", *settings, "--threads", 1, "--device", "cpu"
     run_command(*words, "-o", tmp_path / "there", "--cluster", "auto", *options)
@@ -374,8 +377,8 @@ def test_without_ray_train(monkeypatch):
 
 
 def test_workers_are_those_of_a_cluster():
-    done = CliRunner().invoke(app, ["train", "corpus.jsonl", "-o", "model", "--workers", "2"])
-    assert "there is no --cluster" in str(done.exception)
+    done = CliRunner().invoke(app, ["train", "corpus.jsonl", "-o", "model", "--cluster-workers", "2"])
+    assert "--cluster-workers needs --cluster" in str(done.exception)
     with pytest.raises(XmtcError, match="workers=-1 is invalid"):
         Run(workers=-1)
 

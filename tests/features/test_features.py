@@ -180,7 +180,7 @@ def test_methods_shows_the_parameters_of_what_is_read():
 def test_parameters_of_views_that_are_not_read_are_refused_everywhere(tmp_path):
     pytest.importorskip("torch")
     (tmp_path / "train.jsonl").write_text(lines_of(20, seed=0))
-    said = "rank_ae( as it is set here)? has no parameter 'encoder'"
+    said = "rank_ae( with these members)? has no parameter 'encoder'"
     with pytest.raises(XmtcError, match=said):
         Classifier("rank_ae", encoder="nonsense")
     command = ("train", tmp_path / "train.jsonl", "-m", "rank_ae", "-o", tmp_path / "model", "-p", "encoder=nonsense")

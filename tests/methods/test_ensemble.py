@@ -424,7 +424,7 @@ def test_seeds_are_plain_numbers_that_ensembles_do_not_share():
         ("consensus", {"members": "parabel"}, "members='parabel' does not fit; expected methods"),
         ("consensus", {"members": UnparsedValue("plt, nothing")}, "There is no method 'nothing'"),
         ("consensus", {"members": ("plt", "parabel"), "dismec.C": 1.0}, "consensus has no member 'dismec'"),
-        ("parabel", {"plt.C": 1.0}, "parabel has no member 'plt', whose 'plt.C' could be set."),
+        ("parabel", {"plt.C": 1.0}, "parabel has no member 'plt', so 'plt.C' cannot be set."),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(name, parameters, message):
@@ -552,7 +552,7 @@ def test_commands(tmp_path):
     assert not (tmp_path / "parts").exists()
     assert xmtc("train", corpus, "-m", "parabel", "-o", tmp_path / "one")[0] == 0
     refused = ("train", corpus, "-m", "ensemble", "-o", tmp_path / "both", "-p", "max_words=9")
-    assert "ensemble as it is set here has no parameter 'max_words' for a corpus of t" in xmtc(*refused)[1]
+    assert "ensemble with these members has no parameter 'max_words' for a corpus of t" in xmtc(*refused)[1]
     shown = json.loads(xmtc("compare", tmp_path / "both", tmp_path / "one", corpus, "--json")[1])
     assert [list(values) for values in shown["models"]] == [["P@1", "P@3", "P@5", "nDCG@5"]] * 2
     assert list(shown["overlap"]) == [f"top{k}" for k in range(1, 6)]

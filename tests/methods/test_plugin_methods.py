@@ -35,7 +35,7 @@ def test_a_method_is_given_as_it_is():
     assert classifier.set_params(power=3.0).fit(*TRAIN).tagger_.about["parameters"] == {"power": 3.0}
     tagger = train(to_documents(*TRAIN), Centroid(), min_df=1)
     assert tagger.about["method"] == "centroid:Centroid"
-    with pytest.raises(XmtcError, match="Centroid is a class; give a method as it is, such as Centroid"):
+    with pytest.raises(XmtcError, match="Centroid is a class; give an instance, such as Centroid"):
         Classifier(Centroid)
 
 
@@ -81,7 +81,7 @@ def test_an_installed_package_adds_a_method(site, tmp_path):
     without = xmtc("evaluate", tmp_path / "model", tmp_path / "train.jsonl")
     assert without.returncode == 2
     assert without.stderr == (
-        f"xmtc: {tmp_path / 'model'} was trained by centroid of xmtc-centroids, which is not here; install that "
+        f"xmtc: {tmp_path / 'model'} was trained by centroid of xmtc-centroids, which is not installed; install that "
         "package (pip install xmtc-centroids), or import it first.\n"
     )
 

@@ -334,7 +334,7 @@ def test_results_beside_the_files_of_a_folder(place):
     (folder / "a.b.txt").write_text("word1alpha word1beta")
     (folder / "c.txt").write_text("nothing known")
     (folder / "c.tags.tsv").write_text("mine")
-    done = xmtc("predict", "model", "texts", "--beside", "-k", 2, cwd=place)
+    done = xmtc("predict", "model", "texts", "--per-file", "-k", 2, cwd=place)
     assert done.returncode == 0, done.stderr
     assert done.stdout == b""
     assert b"1 result was there already and left as before; --force replaces them.\n1 document tagged.\n" in done.stderr
@@ -344,9 +344,9 @@ def test_results_beside_the_files_of_a_folder(place):
     assert label == "label-01"
     assert 0 < float(score) <= 1
     assert (folder / "c.tags.tsv").read_text() == "mine"
-    xmtc("predict", "model", "texts", "--beside", "-k", 2, "--suffix", ".annif", cwd=place)
+    xmtc("predict", "model", "texts", "--per-file", "-k", 2, "--suffix", ".annif", cwd=place)
     assert (folder / "a.b.annif").read_text().splitlines() == lines
-    xmtc("predict", "model", "texts", "--beside", "--force", cwd=place)
+    xmtc("predict", "model", "texts", "--per-file", "--force", cwd=place)
     assert (folder / "c.tags.tsv").read_text() == ""
     assert sorted(os.listdir(folder)) == ["a.b.annif", "a.b.tags.tsv", "a.b.txt", "c.annif", "c.tags.tsv", "c.txt"]
 

@@ -236,7 +236,7 @@ def test_the_reference_has_every_option_that_help_shows():
     sections = dict(
         re.findall(r"^## xmtc ([^\n]+)\n(.*?)(?=^## |\Z)", hooks["commands_part"](), re.MULTILINE | re.DOTALL)
     )
-    assert {"train", "data split", "encoders fetch"} <= sections.keys()
+    assert {"train", "data split", "pretrained fetch"} <= sections.keys()
     for name, section in sections.items():
         shown = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "200"}).output
         options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", shown)) - {"--help"}

@@ -120,11 +120,11 @@ def test_files_are_fetched_without_heavy_imports():
 
 
 def test_of_the_commands_only_the_one_that_is_asked_for_is_imported():
-    begin = "from xmtc.cli import app_of, asked_for;"
-    found = modules_after(f"{begin} app_of(asked_for(['info', 'train']))")
+    begin = "from xmtc.cli import build_app, select_commands;"
+    found = modules_after(f"{begin} build_app(select_commands(['info', 'train']))")
     assert "xmtc.cli.info" in found
     assert not {"xmtc.cli.train", "xmtc.cli.data"} & found
-    assert {"xmtc.cli.train", "xmtc.cli.data"} <= modules_after(f"{begin} app_of(asked_for(['trian']))")
+    assert {"xmtc.cli.train", "xmtc.cli.data"} <= modules_after(f"{begin} build_app(select_commands(['trian']))")
 
 
 @of_the_checkout

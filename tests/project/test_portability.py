@@ -70,7 +70,7 @@ def test_predict(run: Run) -> None:
 
 def test_explain(run: Run) -> None:
     text = " ".join(planted_words(3))
-    assert planted_words(3)[0] in run("explain", "model", text, "--label", "label-03", "--html", "why.html")
+    assert planted_words(3)[0] in run("explain", "model", "--string", text, "--label", "label-03", "--html", "why.html")
 
 
 def test_info(run: Run) -> None:

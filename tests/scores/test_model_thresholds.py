@@ -1,4 +1,4 @@
-"""Decisions of models: `xmtc thresholds`, `predict --decide`, and in Python."""
+"""Decisions of models: `xmtc thresholds`, `predict --threshold tuned`, and in Python."""
 
 import csv
 import io
@@ -20,7 +20,6 @@ from xmtc import Classifier
 from xmtc.analysis.report.threshold_curve import CURVE_COLUMNS, compute_threshold_curve
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.data.corpus import open_corpus
-from xmtc.data.document import as_documents
 from xmtc.errors import XmtcError
 from xmtc.evaluation import to_ranked_results
 from xmtc.scores import LabelSelector
@@ -31,7 +30,7 @@ from xmtc.tagger import Tagger
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = make_place(tmp_path_factory.mktemp("decisions"))
-    done = xmtc("thresholds", "model", "test.jsonl", "--for", "micro-f1", "--by", "all", cwd=folder)
+    done = xmtc("thresholds", "model", "test.jsonl", "--goal", "micro-f1", "--per", "all", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -50,11 +49,11 @@ def answers(place, *words) -> list[list[str]]:
 
 
 def test_what_is_learnt_is_printed_and_kept(place):
-    done = xmtc("thresholds", "model", "test.jsonl", "--for", "micro-f1", "--by", "all", cwd=place)
+    done = xmtc("thresholds", "model", "test.jsonl", "--goal", "micro-f1", "--per", "all", cwd=place)
     shown = done.stdout.decode()
-    assert shown.startswith("For micro-f1, by all: labels that score at least 0.")
-    assert "`xmtc predict model FILE --decide`" in said(done)
-    assert "60 documents are few to learn a decision from" in shown
+    assert shown.startswith("Tuned for micro-f1, per all: labels that score at least 0.")
+    assert "Saved in model. Next: xmtc predict model FILE --threshold tuned" in said(done)
+    assert "60 documents are few to tune thresholds on" in shown
     about = json.loads(xmtc("info", "model", cwd=place).stdout)["decision"]
     assert (about["for"], about["by"], about["documents"]) == ("micro-f1", "all", 60)
     # what it says it reaches is what is measured, on the same documents
@@ -66,25 +65,28 @@ def test_what_is_learnt_is_printed_and_kept(place):
 
 def test_answers_are_those_of_the_decision(place):
     least = Tagger.load(place / "model").decision.thresholds[0]
-    decided = answers(place, "--decide")
+    decided = answers(place, "--threshold", "tuned")
     assert decided == answers(place, "-k", "1000", "--threshold", str(least - 1e-6))
     assert max(map(len, decided)) > min(map(len, decided))
-    assert answers(place, "--decide", "-k", "1") == [each[:1] for each in decided]
-    assert answers(place, "--decide", "--threshold", "2") == [[] for _ in decided]
+    assert answers(place, "--threshold", "tuned", "-k", "1") == [each[:1] for each in decided]
     label = next(each for each in decided if each)[0]
-    assert answers(place, "--decide", "--deny", label) == [[x for x in each if x != label] for each in decided]
-    assert answers(place, "--decide", "--allow", label) == [[x for x in each if x == label] for each in decided]
-    one = xmtc("predict", "model", "--string", "nothing of it is known", "--decide", cwd=place)
+    assert answers(place, "--threshold", "tuned", "--deny", label) == [
+        [x for x in each if x != label] for each in decided
+    ]
+    assert answers(place, "--threshold", "tuned", "--allow", label) == [
+        [x for x in each if x == label] for each in decided
+    ]
+    one = xmtc("predict", "model", "--string", "nothing of it is known", "--threshold", "tuned", cwd=place)
     assert json.loads(one.stdout)["labels"] == []
 
 
 def test_every_form_of_answers_can_be_decided(place, tmp_path):
-    decided = answers(place, "--decide")
-    xmtc("predict", "model", "test.jsonl", "--decide", "-o", tmp_path / "a.csv", cwd=place)
+    decided = answers(place, "--threshold", "tuned")
+    xmtc("predict", "model", "test.jsonl", "--threshold", "tuned", "-o", tmp_path / "a.csv", cwd=place)
     rows = list(csv.DictReader((tmp_path / "a.csv").open()))
     assert [row["label"] for row in rows if row["label"]] == [label for each in decided for label in each]
-    done = xmtc("predict", "model", "test.jsonl", "--decide", "--wide", "-o", tmp_path / "w.csv", cwd=place)
-    assert b"more labels than there is room for" not in done.stderr
+    done = xmtc("predict", "model", "test.jsonl", "--threshold", "tuned", "--wide", "-o", tmp_path / "w.csv", cwd=place)
+    assert b"may have more labels" not in done.stderr
     wide = list(csv.DictReader((tmp_path / "w.csv").open()))
     columns = [name for name in wide[0] if name.startswith("label_")]
     assert len(columns) == max(map(len, decided))  # learnt from the same documents
@@ -93,7 +95,7 @@ def test_every_form_of_answers_can_be_decided(place, tmp_path):
     texts.mkdir()
     for i, line in enumerate((place / "test.jsonl").read_text().splitlines()[:3]):
         (texts / f"{i}.txt").write_text(json.loads(line)["text"])
-    assert xmtc("predict", "model", texts, "--decide", "--beside", cwd=place).returncode == 0
+    assert xmtc("predict", "model", texts, "--threshold", "tuned", "--per-file", cwd=place).returncode == 0
     beside = [(texts / f"{i}.tags.tsv").read_text().splitlines() for i in range(3)]
     assert [len(lines) for lines in beside] == [len(each) for each in decided[:3]]
 
@@ -102,34 +104,35 @@ def test_more_labels_than_columns_are_told(place, tmp_path):
     tagger = Tagger.load(place / "model")
     tagger.with_decision(replace(tagger.decision, thresholds=np.zeros(1, np.float32), most=2)).save(tmp_path / "model")
     file = place / "test.jsonl"
-    done = xmtc("predict", tmp_path / "model", file, "--decide", "--wide", "-o", tmp_path / "w.csv")
-    assert "documents may have more labels than there is room for, 2." in said(done)
-    done = xmtc("predict", tmp_path / "model", file, "--decide", "--wide", "-k", "2", "-o", tmp_path / "w.csv")
-    assert "room" not in said(done)
+    done = xmtc("predict", tmp_path / "model", file, "--threshold", "tuned", "--wide", "-o", tmp_path / "w.csv")
+    assert "documents may have more labels than the 2 that were written." in said(done)
+    done = xmtc(
+        "predict", tmp_path / "model", file, "--threshold", "tuned", "--wide", "-k", "2", "-o", tmp_path / "w.csv"
+    )
+    assert "may have more labels" not in said(done)
 
 
 def test_a_model_without_a_decision_says_which_command_makes_one(place, tmp_path):
     Tagger.load(place / "model").save(tmp_path / "model")
     assert xmtc("thresholds", "model", "--clear", cwd=tmp_path).returncode == 0
-    asked = ["predict", "model", "--string", "text", "--decide"]
+    asked = ["predict", "model", "--string", "text", "--threshold", "tuned"]
     for words in (asked, ["evaluate", "model", place / "test.jsonl", "micro-F1@decision"]):
         done = xmtc(*words, cwd=tmp_path)
         assert done.returncode == 2
-        assert said(done).startswith("xmtc: The model has no decision; `xmtc thresholds MODEL VALID` learns one")
+        assert said(done).startswith(
+            "xmtc: The model has no tuned thresholds; `xmtc thresholds MODEL CORPUS` tunes them"
+        )
     assert b"decision" not in xmtc("info", "model", cwd=tmp_path).stdout
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["model"], "Found no documents; give VALID"),
-        (["model", "test.jsonl", "--clear"], "Found both VALID and --clear"),
-        (["model", "test.jsonl", "--for", "f2"], "'f2' is not a goal for thresholds; expected f1, micro-f1"),
-        (
-            ["model", "test.jsonl", "--for", "tags=3", "--by", "label"],
-            "Thresholds by label are not possible",
-        ),
-        (["model", "test.jsonl", "--by", "luck"], "'luck' is not a scope of thresholds; expected all or document or"),
+        (["model"], "Found no documents; give CORPUS"),
+        (["model", "test.jsonl", "--clear"], "Found both CORPUS and --clear"),
+        (["model", "test.jsonl", "--goal", "f2"], "'f2' is not a goal for thresholds; expected f1, micro-f1"),
+        (["model", "test.jsonl", "--goal", "tags=3", "--per", "label"], "Thresholds by label are not possible"),
+        (["model", "test.jsonl", "--per", "luck"], "'luck' is not a scope of thresholds; expected all or document or"),
     ],
 )
 def test_what_cannot_be_is_refused(place, words, sentence):
@@ -150,7 +153,7 @@ def test_a_precision_that_cannot_be_had_is_told(place, tmp_path):
     lines[0]["labels"] = [Tagger.load(place / "model").labels.words()[0]]
     (tmp_path / "wrong.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     Tagger.load(place / "model").save(tmp_path / "model")
-    done = xmtc("thresholds", "model", "wrong.jsonl", "--for", "recall=0.9", cwd=tmp_path)
+    done = xmtc("thresholds", "model", "wrong.jsonl", "--goal", "recall=0.9", cwd=tmp_path)
     assert b"No threshold reaches a recall of 0.9 on these documents" in done.stdout
 
 
@@ -201,7 +204,7 @@ def test_figures_of_each_label_are_about_what_the_decision_gives(place, tmp_path
     done = xmtc("evaluate", "model", "test.jsonl", "--per-label", tmp_path / "labels.csv", cwd=place)
     assert "labels count as given by the model's decision: labels that score at least" in said(done)
     rows = list(csv.DictReader((tmp_path / "labels.csv").open()))
-    given = [label for labels in answers(place, "--decide") for label in labels]
+    given = [label for labels in answers(place, "--threshold", "tuned") for label in labels]
     assert {row["label"]: int(row["given"]) for row in rows if int(row["given"])} == Counter(given)
 
 
@@ -271,7 +274,7 @@ def test_a_decision_survives_saving_and_old_folders_have_none(place, tmp_path):
 def test_a_damaged_decision_is_refused_with_a_sentence(place, tmp_path, name, value, phrase):
     Tagger.load(place / "model").save(tmp_path / "model")
     set_said(tmp_path / "model", f"parts.decision.{name}", value)
-    done = xmtc("predict", "model", "--string", "text", "--decide", cwd=tmp_path)
+    done = xmtc("predict", "model", "--string", "text", "--threshold", "tuned", cwd=tmp_path)
     assert done.returncode == 2
     assert "is damaged" in said(done)
     assert phrase in said(done)
@@ -282,7 +285,7 @@ def test_thresholds_that_are_no_numbers_are_refused(place, tmp_path):
     broken = replace(tagger.decision, thresholds=np.array([np.nan], np.float32))
     tagger.with_decision(broken).save(tmp_path / "model")
     with pytest.raises(XmtcError, match=r"is damaged: decision\.thresholds holds nan or infinity"):
-        Tagger.load(tmp_path / "model").predict_labels(["text"], decide=True)
+        Tagger.load(tmp_path / "model").predict_labels(["text"], threshold="tuned")
 
 
 def test_a_decision_on_other_scores_is_not_used(place):
@@ -291,8 +294,8 @@ def test_a_decision_on_other_scores_is_not_used(place):
     weights = next(name for name, each in vars(tagger.model).items() if isinstance(each, tuple) and each)
     fewer = replace(tagger.model, **{weights: getattr(tagger.model, weights)[:1]})
     stale = replace(tagger, model=fewer)
-    with pytest.raises(XmtcError, match="was learnt on other scores than the model gives now; learn it anew"):
-        stale.decided(as_documents(["text"]))
+    with pytest.raises(XmtcError, match="were tuned on other scores than it returns now; tune them again"):
+        stale.predict(["text"], threshold="tuned")
     assert tagger.with_model(fewer).decision is None
     assert "decision" not in tagger.with_model(fewer).about
     assert tagger.require_decision() is tagger.decision
@@ -312,7 +315,7 @@ def test_a_classifier_decides(parts, tmp_path):
     classifier = Classifier("parabel", max_leaf=10).fit(*train)
     before = classifier.predict(test[0])
     assert all(len(each) == 5 for each in before)
-    assert classifier.fit_decision(*valid, goal="tags=2") is classifier
+    assert classifier.tune_thresholds(*valid, goal="tags=2") is classifier
     decided = classifier.predict(test[0])
     assert np.mean(list(map(len, decided))) == pytest.approx(2, abs=0.4)
     assert [each[: len(after)] for each, after in zip(before, decided, strict=True) if len(after) <= 5] == [
@@ -333,7 +336,7 @@ def test_an_indicator_is_decided(parts):
     Y, V, T = (np.array([[label in each for label in names] for each in part[1]], int) for part in parts)
     classifier = Classifier("parabel", max_leaf=10).fit(train[0], Y)
     half = f1_score(T, classifier.predict(test[0]), average="micro", zero_division=0)
-    classifier.fit_decision(valid[0], V, "micro-f1")
+    classifier.tune_thresholds(valid[0], V, "micro-f1")
     found = classifier.predict(test[0])
     assert found.shape == T.shape
     assert f1_score(T, found, average="micro", zero_division=0) > half
@@ -352,7 +355,7 @@ def test_a_deep_decision_looks_deep():
     assert lesson.decision.depth == n_labels
     assert lesson.metrics.micro[1] >= 0.95
     assert lesson.decision.most > 100
-    given = lesson.tagger.decided(as_documents(texts))
+    given = lesson.tagger.predict(texts, threshold="tuned")
     assert int((given.labels != NO_LABEL).sum(axis=1).max()) == lesson.decision.most
     documents = classifier._to_labelled_documents(texts, Y)
     assert lesson.tagger.evaluate(documents, ["micro-R@decision"])["micro-R@decision"] == lesson.metrics.micro[1]

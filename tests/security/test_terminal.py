@@ -35,7 +35,7 @@ COMMANDS = {
     "predict": ["predict", NAME, TEST, "-k", "2"],
     "evaluate": ["evaluate", NAME, TEST],
     "evaluate-per-label": ["evaluate", NAME, TEST, "--per-label", f"labels{ESCAPE}.csv"],
-    "explain": ["explain", NAME, "a text of words"],
+    "explain": ["explain", NAME, "--string", "a text of words"],
     "calibrate": ["calibrate", NAME, TRAIN, "-o", f"{NAME}-2"],
     "thresholds": ["thresholds", NAME, TEST],
     "compare": ["compare", NAME, NAME, TEST],

@@ -39,7 +39,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def service(models):
-    with running(models / "m", models / "n", "--max-seconds", "3") as service:
+    with running(models / "m", models / "n", "--max-time", "3s") as service:
         yield service
 
 
@@ -98,7 +98,7 @@ def test_slow_clients_stop_nobody(service):
         begin = time.monotonic()
         assert predict(service.url, TEXTS[0]).status_code == 200
         assert time.monotonic() - begin < 2
-    ends = [each.recv(1000) for each in slow]  # within --max-seconds, all of them
+    ends = [each.recv(1000) for each in slow]  # within --max-time, all of them
     assert all(end.startswith(b"HTTP/1.1 408") for end in ends[:100])
     assert ends[100:] == [b""] * 100
     for each in slow:

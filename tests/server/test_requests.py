@@ -101,15 +101,15 @@ def test_names_in_languages(client):
     assert "vocabulary" in message(client.post(PREDICT, json={"text": TEXTS[0], "language": "en"}))
 
 
-def test_the_model_decides_how_many(client, named):
+def test_tuned_thresholds(client, named):
     tagger = Tagger.load(named)
-    answer = client.post("/v1/models/n/predict", json={"texts": TEXTS, "decide": True}).json()["results"]
-    expected = tagger.predict_labels(TEXTS, run=ONE, decide=True)
+    answer = client.post("/v1/models/n/predict", json={"texts": TEXTS, "threshold": "tuned"}).json()["results"]
+    expected = tagger.predict_labels(TEXTS, threshold="tuned", run=ONE)
     assert [[tag["label"] for tag in each["tags"]] for each in answer] == [[t.label for t in tags] for tags in expected]
     assert len({len(tags) for tags in expected}) > 1
-    refused = client.post(PREDICT, json={"text": TEXTS[0], "decide": True})
+    refused = client.post(PREDICT, json={"text": TEXTS[0], "threshold": "tuned"})
     assert refused.status_code == 422
-    assert "no decision" in message(refused)
+    assert "no tuned thresholds" in message(refused)
 
 
 def test_models_are_listed(client, tagger):
@@ -323,7 +323,8 @@ def test_annifs_refusals(client):
         b'{"text": "a", "threshold": NaN}',
         b'{"text": "a", "threshold": Infinity}',
         b'{"text": "a", "threshold": -1}',
-        b'{"text": "a", "decide": "yes"}',
+        b'{"text": "a", "threshold": "high"}',
+        b'{"text": "a", "threshold": true}',
         b'{"text": "a", "unknown": 1}',
         b'{"text": "a", "allow": ["no such label"]}',
         b'{"text": "a", "allow": [" file:/etc/passwd"]}',

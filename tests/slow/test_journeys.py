@@ -62,6 +62,8 @@ def test_a_library_tags_its_spreadsheet(tmp_path):
     assert header[:6] == ("id", "Kuvaus", "label_1", "name_1", "broader_1", "score_1")
     assert first[3] == "LITERARY STUDIES"
 
-    explained = xmtc(tmp_path, "explain", "tagger", "Kuvataidetta ja veistoksia", "--language", "en", "-k", 1)
+    explained = xmtc(
+        tmp_path, "explain", "tagger", "--string", "Kuvataidetta ja veistoksia", "--language", "en", "-k", 1
+    )
     assert "ART" in explained
     assert "kuvataidetta" in explained

@@ -215,7 +215,7 @@ def test_weights_that_are_too_large_give_no_answer(folder):
     loaded = Tagger.load(folder)
     assert all(0 <= tag.score <= 1 for tags in loaded.predict_labels(TEXTS) for tag in tags)
     with pytest.raises(
-        XmtcError, match=r"^The model's explanations are no numbers: its weights are too large or damaged"
+        XmtcError, match=r"^The model's explanations are not finite: its weights are too large or damaged"
     ):
         loaded.explain(TEXTS[0], TAGS[0][0])
 

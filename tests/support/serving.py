@@ -28,7 +28,7 @@ def make_model(folder: Path, seed: int = 0, named: bool = False) -> Path:
         lines += [f"http://x.org/{planted_label(i)}\tN{i}\tname {i}\tother {i}\tnimi {i}" for i in range(N_LABELS)]
         table = folder.with_suffix(".tsv")
         table.write_text("\n".join(lines) + "\n")
-        classifier.attach(import_files([str(table)]), "en").fit_decision(
+        classifier.attach(import_files([str(table)]), "en").tune_thresholds(
             *make_planted_corpus(200, seed=7), run=Run(threads=1)
         )
     classifier.save(folder)

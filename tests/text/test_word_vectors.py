@@ -433,6 +433,6 @@ def test_a_failed_fetch_says_what_to_do(cache, monkeypatch):
 def test_the_command_lists_names(cache):
     cached_path("glove-50d").parent.mkdir(parents=True)
     cached_path("glove-50d").write_bytes(b"")
-    lines = CliRunner().invoke(app, ["vectors"], catch_exceptions=False).output.splitlines()
-    assert lines[0] == "glove-100d   8 words of 3 numbers, test (not yet fetched; npm package npm-package)"
-    assert lines[1] == f"glove-50d    8 words of 3 numbers, test ({cached_path('glove-50d')})"
+    lines = CliRunner().invoke(app, ["pretrained", "list"], catch_exceptions=False).output.splitlines()
+    assert "  glove-100d   test, 8 words, 3 dimensions (not cached; npm package npm-package)" in lines
+    assert f"  glove-50d    test, 8 words, 3 dimensions ({cached_path('glove-50d')})" in lines

@@ -34,8 +34,8 @@ MIN_LINE_CHARACTERS, PIPE_LINE_CHARACTERS = (
     1000,
 )  # characters of a line, at least in a terminal, and where there is none
 TITLES = {
-    "wrong label": ("Labels that are likely wrong", "of {n_assigned:,}"),
-    "missing label": ("Labels that are likely missing", "beside {n_assigned:,}"),
+    "wrong label": ("Labels that are likely wrong", "of {n_assignments:,}"),
+    "missing label": ("Labels that are likely missing", "beside {n_assignments:,}"),
     "duplicate": ("Documents that were there before", "of {n_docs:,}"),
     "near-duplicate": ("Documents that are nearly one before", "of {n_docs:,}"),
     "duplicate in test": ("Test documents that are in the corpus", "of {n_test:,}"),

@@ -1,4 +1,4 @@
-"""xmtc calibrate: what the scores of a trained model mean."""
+"""xmtc calibrate: probabilities instead of raw scores."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from xmtc.cli.options import (
     CorpusOptions,
     DeviceOption,
+    ModelOutputOption,
     ModelPath,
     QuietOption,
     ThreadsOption,
@@ -26,31 +27,40 @@ from xmtc.cli.streams import echo
 def calibrate(
     model: ModelPath,
     valid: Annotated[
-        str, typer.Argument(metavar="VALID", help="corpus that the model was not trained on, at least 100 documents")
+        str,
+        typer.Argument(
+            metavar="CORPUS", help="Labelled documents that the model was not trained on, at least 100 of them."
+        ),
     ],
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="model folder to write (MODEL itself is replaced)")
-    ] = None,
+    output: ModelOutputOption = None,
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
     reading: CorpusOptions = CorpusOptions(),
     quiet: QuietOption = False,
 ) -> None:
-    """Make probabilities of a model's scores, by documents that it was not trained on. Its ranking stays."""
-    from xmtc import model_folder as store
+    """Calibrate the scores of a model as probabilities. The ranking of labels does not change.
+
+    Changes MODEL in place unless -o is given.
+    """
+    from xmtc.model_folder import check_target, read_stamp
     from xmtc.scores.calibration import calibrate_tagger
     from xmtc.tagger import Tagger
 
     run = make_run(threads, quiet, device=device)
     target = Path(model) if output is None else output
-    store.check_target(target)
-    opened = store.read_stamp(model)
+    check_target(target)
+    stamp = read_stamp(model)
     tagger = Tagger.load(model)
     source = open_corpus_input(valid, reading, get_saved_reading(tagger), quiet=quiet)
-    found = calibrate_tagger(tagger, source, run)
-    found.save(target, expected_stamp=opened if output is None else ())
+    calibrated = calibrate_tagger(tagger, source, run)
+    calibrated.save(target, expected_stamp=stamp if output is None else ())
     report_rejects(source)
     if tagger.decision is not None:
-        echo(f"Its decision was learnt on other scores and is dropped; xmtc thresholds {target} VALID.", err=True)
+        echo(
+            f"The thresholds of the model were tuned on other scores and are removed; tune them again with "
+            f"`xmtc thresholds {target} CORPUS`.",
+            err=True,
+        )
     if not quiet:
-        echo(f"{target}: {found.about['scores']['because']}. Next: xmtc evaluate {target} TEST-CORPUS", err=True)
+        n_docs = calibrated.about["scores"]["documents"]
+        echo(f"{target}: calibrated on {n_docs:,} documents. Next: xmtc evaluate {target} CORPUS", err=True)

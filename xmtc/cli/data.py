@@ -1,5 +1,4 @@
-"""xmtc data: what is in a corpus and what is wrong with it, the same corpus in another format, split in two, or with
-noise in its labels."""
+"""xmtc data: statistics, audit, conversion and splits of corpora."""
 
 from __future__ import annotations
 
@@ -8,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xmtc.cli.audit import audit
+from xmtc.cli.help import INPUT, OUTPUT
 from xmtc.cli.options import (
     CorpusOptions,
     CorpusPath,
     CorpusPaths,
+    JsonOption,
     open_corpus_input,
     report_rejects,
     with_corpus_options,
@@ -22,15 +23,26 @@ if TYPE_CHECKING:
     from xmtc.data.statistics import Statistics
 
 app = typer.Typer(
-    help="Look at, audit, convert and split corpora, add noise to their labels, or find those of the papers.",
+    help="Describe, audit, convert and split corpora.",
     no_args_is_help=True,
 )
 
 OutputFormatOption = Annotated[
-    str | None, typer.Option("--to", help="jsonl, csv, tsv, parquet, fasttext, sparse or paired (by extension)")
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="FORMAT",
+        help="Output format: jsonl, csv, tsv, parquet, fasttext, sparse or paired; by default from the extension.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
-SeedOption = Annotated[int, typer.Option(help="seed of what is drawn at random", min=0, max=2**32 - 1)]
-UnlabelledOption = Annotated[bool, typer.Option("--unlabelled", help="documents may lack the field with the labels")]
+SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="N", help="Random seed.")]
+UnlabelledOption = Annotated[
+    bool, typer.Option("--unlabelled", help="Accept documents without the label field.", rich_help_panel=INPUT)
+]
+TargetArgument = Annotated[
+    str, typer.Argument(metavar="TARGET", help="File to write (also .gz, .bz2, .zst), or - for standard output.")
+]
 
 
 @app.command()
@@ -39,20 +51,20 @@ def stats(
     path: CorpusPaths,
     unlabelled: UnlabelledOption = False,
     reading: CorpusOptions = CorpusOptions(),
-    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    json: JsonOption = False,
 ) -> None:
-    """Print what the papers' data tables hold, plus duplicates, empty documents and rare labels."""
+    """Print the sizes of a corpus: documents, features, labels, duplicates, rare labels."""
     from dataclasses import asdict
     from json import dumps
 
     from xmtc.data.statistics import compute_corpus_statistics
 
     corpus = open_corpus_input(path, reading, labels_required=not unlabelled)
-    found = compute_corpus_statistics(corpus)
+    statistics = compute_corpus_statistics(corpus)
     if json:
-        echo(dumps(asdict(found), indent=2))
+        echo(dumps(asdict(statistics), indent=2))
     else:
-        print_statistics(found)
+        print_statistics(statistics)
     report_rejects(corpus)
 
 
@@ -63,12 +75,12 @@ app.command()(audit)
 @with_corpus_options()
 def convert(
     path: CorpusPath,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="file to write (.gz, .bz2, .zst), or - for stdout")],
+    target: TargetArgument,
     to: OutputFormatOption = None,
     unlabelled: UnlabelledOption = False,
     reading: CorpusOptions = CorpusOptions(),
 ) -> None:
-    """Write a corpus in another format: id, text and labels, under these names; other fields are left behind."""
+    """Write the id, text and labels of a corpus in another format."""
     from xmtc.data.corpus import open_corpus_writer
 
     corpus = open_corpus_input(path, reading, labels_required=not unlabelled)
@@ -85,23 +97,28 @@ def convert(
 @with_corpus_options()
 def split(
     path: CorpusPath,
-    train: Annotated[str, typer.Argument(metavar="TRAIN", help="file for the training part")],
-    test: Annotated[str, typer.Argument(metavar="TEST", help="file for the test part")],
-    share: Annotated[float | None, typer.Option(help="of the documents, the part for TEST (0.2)")] = None,
-    count: Annotated[int | None, typer.Option(help="documents for TEST, instead of a share")] = None,
+    train: Annotated[str, typer.Argument(metavar="TRAIN", help="File for the training part.")],
+    test: Annotated[str, typer.Argument(metavar="TEST", help="File for the test part.")],
+    share: Annotated[float | None, typer.Option(help="Fraction of the documents for TEST; 0.2 by default.")] = None,
+    count: Annotated[
+        int | None, typer.Option(metavar="N", help="Number of documents for TEST, instead of --share.")
+    ] = None,
     seed: SeedOption = 0,
     to: OutputFormatOption = None,
     reading: CorpusOptions = CorpusOptions(),
 ) -> None:
-    """Split a corpus at random, so that every label has a document in the training part."""
+    """Split a corpus at random, with a training document for every label."""
     from xmtc.data.splits import split_corpus
 
     corpus = open_corpus_input(path, reading)
     parts = split_corpus(corpus, train, test, share, count, seed, to)
     echo(f"{parts.n_train:,} documents written to {train}, {parts.n_test:,} to {test}.", err=True)
     if parts.n_test < parts.n_requested:
-        reason = "the others hold a label's last training document."
-        echo(f"{parts.n_requested:,} were requested for {test}, but {reason}", err=True)
+        echo(
+            f"{test} was to get {parts.n_requested:,} documents, but the others are the last training document of a "
+            "label.",
+            err=True,
+        )
     report_rejects(corpus)
 
 
@@ -109,58 +126,58 @@ def split(
 @with_corpus_options()
 def language(
     path: CorpusPath,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="file to write (.gz, .bz2, .zst), or - for stdout")],
-    only: Annotated[str, typer.Option(help="the language of the documents to write, by its code: fi")],
+    target: TargetArgument,
+    only: Annotated[str, typer.Option(metavar="CODE", help="Language of the documents to write, such as fi.")],
     to: OutputFormatOption = None,
     unlabelled: UnlabelledOption = False,
     reading: CorpusOptions = CorpusOptions(),
 ) -> None:
-    """Write the documents of a corpus that are in one language, as py3langid tells it, and say what others are."""
+    """Write the documents of a corpus in one language, as detected by py3langid."""
     from collections import Counter
 
     from xmtc.data.corpus import open_corpus_writer
     from xmtc.text.languages import load_language_identifier
 
-    tell = load_language_identifier(only)
+    identify = load_language_identifier(only)
     corpus = open_corpus_input(path, reading, labels_required=not unlabelled)
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     with open_corpus_writer(target, to, corpus) as add:
         for document in corpus:
-            code = tell(document.text)
-            found[code] += 1
+            code = identify(document.text)
+            counts[code] += 1
             if code == only:
                 add(document)
-    others = ", ".join(f"{code} {n:,}" for code, n in found.most_common() if code != only)
-    kept = f"{found[only]:,} of {found.total():,} documents are in {only} and written to {target}"
-    echo(f"{kept}; left out: {others}." if others else f"{kept}.", err=True)
+    others = ", ".join(f"{code} {n:,}" for code, n in counts.most_common() if code != only)
+    summary = f"{counts[only]:,} of {counts.total():,} documents are in {only} and were written to {target}"
+    echo(f"{summary}; omitted: {others}." if others else f"{summary}.", err=True)
     report_rejects(corpus)
 
 
-def print_statistics(found: Statistics) -> None:
+def print_statistics(statistics: Statistics) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table("", "", box=None, show_header=False, pad_edge=False)
     table.columns[1].justify = "right"
-    for name, value in format_statistics(found):
+    for name, value in format_statistics(statistics):
         table.add_row(name, value)
     Console(highlight=False).print(table)
 
 
-def format_statistics(found: Statistics) -> list[tuple[str, str]]:
-    is_text = found.words_per_document is not None
-    per_document = found.words_per_document if is_text else found.features_per_document
+def format_statistics(statistics: Statistics) -> list[tuple[str, str]]:
+    is_text = statistics.words_per_document is not None
+    per_document = statistics.words_per_document if is_text else statistics.features_per_document
     return [
-        ("documents", f"{found.documents:,}"),
-        ("features (distinct words)" if is_text else "features", f"{found.features:,}"),
-        ("labels", f"{found.labels:,}"),
-        ("labels per document", f"{found.labels_per_document:.2f}"),
-        ("documents per label", f"{found.documents_per_label:.2f}"),
+        ("documents", f"{statistics.documents:,}"),
+        ("features (distinct words)" if is_text else "features", f"{statistics.features:,}"),
+        ("labels", f"{statistics.labels:,}"),
+        ("labels per document", f"{statistics.labels_per_document:.2f}"),
+        ("documents per label", f"{statistics.documents_per_label:.2f}"),
         ("words per document" if is_text else "features per document", f"{per_document:.2f}"),
-        ("duplicate documents", f"{found.duplicates:,}"),
-        ("empty documents", f"{found.empty_documents:,}"),
-        ("documents without labels", f"{found.unlabelled_documents:,}"),
-        ("labels seen once", f"{found.labels_seen_once:,}"),
-        ("share of the top 20 % of labels", f"{100 * found.top_fifth_share:.1f} %"),
-        ("lines set aside", f"{found.rejected:,}"),
+        ("duplicate documents", f"{statistics.duplicates:,}"),
+        ("empty documents", f"{statistics.empty_documents:,}"),
+        ("documents without labels", f"{statistics.unlabelled_documents:,}"),
+        ("labels seen once", f"{statistics.labels_seen_once:,}"),
+        ("share of the top 20 % of labels", f"{100 * statistics.top_fifth_share:.1f} %"),
+        ("lines set aside", f"{statistics.rejected:,}"),
     ]

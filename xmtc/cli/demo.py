@@ -1,24 +1,28 @@
-"""xmtc demo: the whole of it in under a minute, on text that every machine has."""
+"""xmtc demo: corpus, training and evaluation in under a minute, on docstrings of installed packages."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from xmtc.cli.options import ThreadsOption, make_run
 from xmtc.cli.streams import echo
 
+if TYPE_CHECKING:
+    from xmtc.data.document import Document
+    from xmtc.tagger import Tag
+
 
 def demo(
-    output: Annotated[Path, typer.Option("-o", "--output", help="folder for the corpus and the model")] = Path(
-        "xmtc-demo"
-    ),
-    method: Annotated[str, typer.Option("-m", "--method", help="method to train")] = "parabel",
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FOLDER", help="Folder for the corpus and the model.")
+    ] = Path("xmtc-demo"),
+    method: Annotated[str, typer.Option("-m", "--method", metavar="NAME", help="Method to train.")] = "parabel",
     threads: ThreadsOption = 0,
 ) -> None:
-    """Tag the documentation of Python, numpy, scipy and scikit-learn: build the corpus, train, evaluate, look."""
+    """Train and evaluate a model on the docstrings of Python, NumPy, SciPy and scikit-learn."""
     import time
 
     from xmtc.cli.evaluate import format_metrics
@@ -27,7 +31,7 @@ def demo(
     from xmtc.pipeline import Pipeline
 
     run = make_run(threads)
-    echo("1. A corpus from the docstrings of Python's standard library, numpy, scipy and scikit-learn")
+    echo("1. Corpus: docstrings of the standard library, NumPy, SciPy and scikit-learn")
     train, test = split_demo_documents(build_demo_documents())
     output.mkdir(parents=True, exist_ok=True)
     for name, documents in (("train", train), ("test", test)):
@@ -35,18 +39,18 @@ def demo(
             for document in documents:
                 add(document)
         n_labels = len({label for document in documents for label in document.labels})
-        echo(f"   {output / name}.jsonl: {len(documents):,} documents, {n_labels:,} tags")
+        echo(f"   {output / name}.jsonl: {len(documents):,} documents, {n_labels:,} labels")
 
-    echo(f"\n2. Training {method}")
+    echo(f"\n2. Training: {method}")
     start = time.perf_counter()
     trained = Pipeline.from_parameters(method).fit(train, run=run)
     trained.save(output / "model")
     echo(f"   {output / 'model'}: {time.perf_counter() - start:.1f} s")
 
-    echo(f"\n3. How good it is on the {len(test):,} documents it has not seen, in percent")
+    echo(f"\n3. Metrics on {len(test):,} test documents, in percent")
     echo(indent_lines(format_metrics(trained.evaluate(test, run=run))))
 
-    echo("\n4. Five of them")
+    echo("\n4. Predictions for five test documents")
     for document in test[:: len(test) // 5][:5]:
         print_document(document, trained.predict_labels([document.text], k=max(5, len(document.labels)), run=run)[0])
 
@@ -59,11 +63,11 @@ def indent_lines(text: str) -> str:
     return "\n".join(f"   {line}" for line in text.splitlines())
 
 
-def print_document(document, tags) -> None:
-    """One document with its true tags and the predicted ones, the right ones marked."""
-    true, first = set(document.labels), " ".join(document.text.split())[:90]
-    found = ", ".join(f"{'✓' if tag.label in true else ' '}{tag.label} {tag.score:.2f}" for tag in tags)
-    echo(f"   {document.id}: {first}…\n      true:      {', '.join(document.labels)}\n      predicted: {found}")
+def print_document(document: Document, tags: list[Tag]) -> None:
+    """Print a document with its true and predicted labels; correct predictions are marked."""
+    start = " ".join(document.text.split())[:90]
+    predicted = ", ".join(f"{'✓' if tag.label in document.labels else ' '}{tag.label} {tag.score:.2f}" for tag in tags)
+    echo(f"   {document.id}: {start}…\n      true:      {', '.join(document.labels)}\n      predicted: {predicted}")
 
 
 def list_next_commands(output: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""xmtc evaluate: how good a model is on labelled documents."""
+"""xmtc evaluate: metrics on labelled documents."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xmtc.cli.help import OUTPUT
 from xmtc.cli.options import (
     AlwaysOption,
     CorpusOptions,
     CorpusPath,
     DeviceOption,
+    JsonOption,
     LogJsonOption,
     ModelPath,
     QuietOption,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from xmtc.core.predictions import Predictions
     from xmtc.data.corpus import Corpus
     from xmtc.labels.propensity import Propensity
-    from xmtc.tagger import Tagger
+    from xmtc.tagger import LabelledData, Tagger
 
 
 @with_corpus_options()
@@ -39,20 +41,34 @@ def evaluate(
     corpus: CorpusPath,
     metrics: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[METRIC]…", help="such as P@1 nDCG@5 micro-F1@0.5, or micro-F1@decision, its own"),
+        typer.Argument(
+            metavar="METRIC",
+            help="Metrics, such as P@1 nDCG@5 micro-F1@0.5, or micro-F1@decision for the tuned thresholds.",
+        ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="print a JSON object of fractions")] = False,
-    propensity: Annotated[str, typer.Option(help="propensity model of PSP: default, amazon or wikipedia")] = "default",
-    propensity_a: Annotated[float | None, typer.Option(help="its A, instead of the model's own")] = None,
-    propensity_b: Annotated[float | None, typer.Option(help="its B, instead of the model's own")] = None,
+    propensity: Annotated[
+        str, typer.Option(metavar="NAME", help="Propensity model of PSP@k: default, amazon or wikipedia.")
+    ] = "default",
+    propensity_a: Annotated[float | None, typer.Option(help="Constant A of the propensity model.")] = None,
+    propensity_b: Annotated[float | None, typer.Option(help="Constant B of the propensity model.")] = None,
+    always: AlwaysOption = False,
+    json: JsonOption = False,
     curve: Annotated[
-        str | None, typer.Option(metavar="FILE", help="write P, R and F1 by threshold to a file (.csv, .svg), too")
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Precision, recall and F1 by threshold, to write to a .csv or .svg file.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     per_label: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="table of each label's figures to write: csv, tsv, jsonl, xlsx, parquet"),
+        typer.Option(
+            metavar="FILE",
+            help="Metrics per label, to write to a .csv, .tsv, .jsonl, .xlsx or .parquet file.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
-    always: AlwaysOption = False,
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
     reading: CorpusOptions = CorpusOptions(),
@@ -64,11 +80,11 @@ def evaluate(
 
     from xmtc.analysis.report.build import assign_labels
     from xmtc.analysis.report.threshold_curve import check_curve_file
-    from xmtc.evaluation import DECISION_METRICS, DEFAULT_METRICS, EVALUATION_DEPTH, has_decision_metric, max_k
+    from xmtc.evaluation import DECISION_METRICS, DEFAULT_METRICS, EVALUATION_DEPTH, max_k
     from xmtc.tagger import Tagger
 
-    max_k(metrics or DEFAULT_METRICS)  # refused before the work
-    weights = build_propensity(propensity, propensity_a, propensity_b)
+    max_k(metrics or DEFAULT_METRICS)  # raises for an unknown metric before any work
+    propensity_model = build_propensity(propensity, propensity_a, propensity_b)
     if curve is not None:
         check_curve_file(curve)
     tagger, run = Tagger.load(model), make_run(threads, quiet, device=device, log_json=log_json)
@@ -76,28 +92,27 @@ def evaluate(
     source = open_corpus_input(corpus, reading, get_saved_reading(tagger), quiet=quiet)
     if per_label is not None:
         check_table_file(per_label, source)
-    data, truth, unseen = tagger.transform_labelled(source, run)
-    predictions = tagger.ranked(data, max_k(names), run, tagger.allowed, always)
-    given = tagger.given(data, run, always) if has_decision_metric(names) else None
-    result = tagger.evaluate_predictions(predictions, truth, names, weights, unseen, given)
-    if json:  # a group without labels has no value: nan, which JSON does not know
+    labelled = tagger.transform_labelled(source, run)
+    result = tagger.evaluate(labelled, names, propensity_model, run, always=always)
+    if json:  # NaN, the value of a group without labels, is not valid JSON
         echo(dumps({name: None if value != value else value for name, value in result.items()}))
     else:
         echo(format_metrics(result))
-    if curve is not None or per_label is not None:  # apart: a search that is asked for more labels may look further
-        deep = tagger.ranked(data, EVALUATION_DEPTH, run, tagger.allowed, always)
-    if curve is not None:
-        write_curve(curve, deep, truth)
-    if per_label is not None:
-        counted = assign_labels(tagger, data, deep, None, run, always)
-        write_label_table(per_label, tagger, counted, truth, unseen)
-    report_unknown_labels(truth, len(tagger.labels), corpus)
-    report_documents_without_labels(predictions, corpus)
+    if curve is not None or per_label is not None:
+        deep = tagger.predict(labelled.data, EVALUATION_DEPTH, run, always=always)
+        if curve is not None:
+            write_curve(curve, deep, labelled.Y)
+        if per_label is not None:
+            assigned = assign_labels(tagger, labelled.data, deep, None, run, always)
+            write_label_table(per_label, tagger, assigned, labelled)
+    report_unknown_labels(labelled.Y, len(tagger.labels), corpus)
+    if not always:
+        report_documents_without_known_words(tagger, labelled, corpus)
     report_rejects(source)
 
 
 def check_table_file(path: str, source: Corpus) -> None:
-    """Refuse, before the work, a file that could not or must not be written after it."""
+    """Raise XmtcError if the table cannot be written, or would replace the corpus."""
     from xmtc.data.file_streams import check_output_path
     from xmtc.output import get_format_by_extension
 
@@ -106,31 +121,31 @@ def check_table_file(path: str, source: Corpus) -> None:
     source.check_not_overwritten(path)
 
 
-def write_label_table(path: str, tagger: Tagger, given: AssignedLabels, truth: csr_array, unseen: list[str]) -> None:
-    """The figures of each label, by the labels that a report counts as given."""
+def write_label_table(path: str, tagger: Tagger, assigned: AssignedLabels, labelled: LabelledData) -> None:
     from xmtc.analysis.report.files import iter_label_records, make_label_columns
     from xmtc.errors import escape_controls
     from xmtc.output import write_records
 
-    write_records(path, make_label_columns(tagger), iter_label_records(tagger, given.labels, truth, unseen))
-    echo(f"{escape_controls(path)} written: labels count as given {given.description}.", err=True)
+    records = iter_label_records(tagger, assigned.labels, labelled.Y, labelled.unseen_labels)
+    write_records(path, make_label_columns(tagger), records)
+    echo(f"{escape_controls(path)} written. Labels are assigned {assigned.description}.", err=True)
 
 
 def build_propensity(name: str, a: float | None, b: float | None) -> Propensity:
-    """A propensity model by its name; constants on the command line replace its own."""
+    """Return a propensity model by name, with constants of the command line instead of its own."""
     from dataclasses import replace
 
     from xmtc.errors import XmtcError
     from xmtc.labels.propensity import PROPENSITIES
 
     if name not in PROPENSITIES:
-        raise XmtcError(f"--propensity {name} is not known; expected one of {', '.join(PROPENSITIES)}.")
+        raise XmtcError(f"--propensity {name} is unknown; expected one of {', '.join(PROPENSITIES)}.")
     constants = {"A": a, "B": b}
     return replace(PROPENSITIES[name], **{key: value for key, value in constants.items() if value is not None})
 
 
 def write_curve(path: str, predictions: Predictions, truth: csr_array) -> None:
-    """What labels reach that score at least a threshold, at many thresholds."""
+    """Write precision, recall and F1 at many thresholds."""
     from xmtc.analysis.report.threshold_curve import as_csv, as_svg, check_curve_file, compute_threshold_curve
     from xmtc.data.file_streams import open_output
     from xmtc.evaluation import to_ranked_results
@@ -142,7 +157,7 @@ def write_curve(path: str, predictions: Predictions, truth: csr_array) -> None:
 
 
 def report_unknown_labels(truth: csr_array, n_known: int, corpus: str) -> None:
-    """Say how much of the truth no answer could find, because training never saw those labels."""
+    """Print how many true labels the model cannot predict, because training never saw them."""
     import numpy as np
 
     from xmtc.data.file_streams import display_name
@@ -152,30 +167,31 @@ def report_unknown_labels(truth: csr_array, n_known: int, corpus: str) -> None:
         n_unknown, n_labels = len(np.unique(unknown)), len(np.unique(truth.indices))
         share = f"{100 * len(unknown) / truth.nnz:.1f} % of all assignments"
         echo(
-            f"{n_unknown:,} of the {n_labels:,} labels in {display_name(corpus)} ({share}) are unknown to the model, "
+            f"{n_unknown:,} of the {n_labels:,} labels in {display_name(corpus)} ({share}) are unknown to the model "
             "and count as missed.",
             err=True,
         )
 
 
-def report_documents_without_labels(predictions: Predictions, corpus: str) -> None:
-    """Say how many documents got no label: as a rule, because the model knows no word of them."""
-    from xmtc.core.predictions import NO_LABEL
+def report_documents_without_known_words(tagger: Tagger, labelled: LabelledData, corpus: str) -> None:
+    """Print how many documents get no label because the model knows none of their words."""
+    from xmtc import features
     from xmtc.data.file_streams import display_name
 
-    n = int((predictions.labels == NO_LABEL).all(axis=1).sum())
-    if n:
+    is_known = features.mark_known_documents(tagger.views, labelled.data)
+    n_unknown = int((~is_known).sum())
+    if n_unknown:
         echo(
-            f"{n:,} of the {predictions.n_docs:,} documents in {display_name(corpus)} get no label and count as "
-            "missed, as a rule because the model knows no word of them; with --always it guesses.",
+            f"{n_unknown:,} of the {len(is_known):,} documents in {display_name(corpus)} have no known word: they get "
+            "no label and count as missed (see --always).",
             err=True,
         )
 
 
 def format_metrics(result: dict[str, float]) -> str:
-    """Metrics in percent, those of one kind on one line."""
+    """Return metrics in percent, one line per kind."""
     lines: dict[str, list[str]] = {}
     for name, value in result.items():
-        kind = name.partition("@")[0].partition("-")[0]  # micro-P, micro-R and micro-F1 are one
+        kind = name.partition("@")[0].partition("-")[0]  # micro-P, micro-R and micro-F1 share a line
         lines.setdefault(kind, []).append(f"{name} {100 * value:6.2f}")
     return "\n".join("   ".join(cells) for cells in lines.values())

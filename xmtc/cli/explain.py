@@ -1,4 +1,4 @@
-"""xmtc explain: which words of a text speak for a label."""
+"""xmtc explain: contributions of words to labels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xmtc.cli.options import LanguageOption, ModelPath, get_saved_reading, print_notice
+from xmtc.cli.help import INPUT, OUTPUT
+from xmtc.cli.options import JsonOption, LanguageOption, ModelPath, get_saved_reading, print_notice
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
@@ -18,19 +19,37 @@ if TYPE_CHECKING:
 
 def explain(
     model: ModelPath,
-    text: Annotated[str | None, typer.Argument(metavar="TEXT|-", help="the text; - reads standard input")] = None,
-    file: Annotated[str | None, typer.Option(help="file with the text, also HTML or PDF, instead of TEXT")] = None,
-    label: Annotated[
-        list[str] | None, typer.Option("--label", "-l", help="label to explain, or its name; repeatable")
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="File with one text, also HTML or PDF; - reads standard input.")
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="without --label, explain this many of the best")] = 3,
-    n: Annotated[int, typer.Option("-n", min=0, help="strongest words to list")] = 20,
+    string: Annotated[str | None, typer.Option(metavar="TEXT", help="The text itself, instead of FILE.")] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", "-l", metavar="LABEL", help="Label to explain, or its name (repeatable)."),
+    ] = None,
+    k: Annotated[
+        int, typer.Option("-k", min=1, metavar="N", help="Number of best labels to explain without --label.")
+    ] = 3,
+    n: Annotated[int, typer.Option("-n", min=0, metavar="N", help="Number of words to list per label.")] = 20,
     language: LanguageOption = None,
-    html: Annotated[str | None, typer.Option(help="write a page, too; - writes it to standard output, alone")] = None,
-    json: Annotated[bool, typer.Option("--json", help="print a JSON object")] = False,
-    encoding: Annotated[str | None, typer.Option(help="of the file, such as utf-16 or windows-1252")] = None,
+    html: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="HTML page to write; - writes it to standard output, instead of text.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    json: JsonOption = False,
+    encoding: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Encoding of FILE, such as utf-16 or windows-1252.", rich_help_panel=INPUT),
+    ] = None,
 ) -> None:
-    """Show how much each word of a text weighs for its labels: attention, or what a linear model adds up."""
+    """Show how much each word of a text contributes to its labels.
+
+    The weights are attention, or the terms of a linear model.
+    """
     from dataclasses import replace
     from json import dumps
 
@@ -42,52 +61,51 @@ def explain(
     check_page_file(html, json)
     announce_compilation()
     tagger = Tagger.load(model)
-    document = read_document(text, file, encoding, get_saved_reading(tagger).get("encoding"))
-    found = tagger.highlight(document.text, *(label or []), k=k, n=n, language=language)
-    found = [replace(each, pages=document.page_offsets) for each in found]
+    document = read_document(file, string, encoding, get_saved_reading(tagger).get("encoding"))
+    highlights = tagger.highlight(document.text, *(label or []), k=k, n=n, language=language)
+    highlights = [replace(highlight, pages=document.page_offsets) for highlight in highlights]
     if not tagger.has_known_words(document.text):
-        echo("The model knows no word of this text, so it gives it no label.", err=True)
-    elif not found:
-        echo("The model finds no label for this text.", err=True)
+        echo("The model knows no word of this text, so it predicts no label.", err=True)
+    elif not highlights:
+        echo("The model predicts no label for this text.", err=True)
     if html is not None:
-        write_page(html, found)
+        write_page(html, highlights)
     if json:
-        echo(escape_json_controls(dumps({"labels": [highlight_as_json(each) for each in found]}, ensure_ascii=False)))
+        labels = [highlight_as_json(highlight) for highlight in highlights]
+        echo(escape_json_controls(dumps({"labels": labels}, ensure_ascii=False)))
     elif html != STANDARD_STREAM:
-        print_highlights(found)
+        print_highlights(highlights)
 
 
-def read_document(text: str | None, file: str | None, encoding: str | None, likely: str | None) -> Document:
-    """The text itself, or what the file or standard input holds, with its pages if it has some."""
+def read_document(file: str | None, string: str | None, encoding: str | None, encoding_hint: str | None) -> Document:
+    """Return the text as a Document; a PDF has pages."""
     from xmtc.data.corpus import open_corpus
     from xmtc.data.document import Document
-    from xmtc.data.file_streams import STANDARD_STREAM
     from xmtc.data.format_detection import FORMAT_BY_EXTENSION, get_extension
     from xmtc.data.layout import Layout, Notifier
     from xmtc.data.records import Fields
     from xmtc.errors import XmtcError
 
-    if (text is None) == (file is None):
-        found = "no text" if text is None else "both TEXT and --file"
-        raise XmtcError(f"Found {found}; give one: the text itself, - for standard input, or --file PATH.")
-    if text is not None and text != STANDARD_STREAM:
-        return Document("1", text, [])
-    path = file or STANDARD_STREAM
-    format = FORMAT_BY_EXTENSION.get(get_extension(path))
+    if string is not None and file is None:
+        return Document("1", string, [])
+    if file is None or string is not None:
+        problem = "no text" if file is None else "both FILE and --string"
+        raise XmtcError(f"Found {problem}; give one: a FILE, - for standard input, or --string TEXT.")
+    format = FORMAT_BY_EXTENSION.get(get_extension(file))
     (document,) = open_corpus(
-        path,
+        file,
         format if format in ("html", "pdf") else "text",
         Fields(labels=None),
         labels_required=False,
         layout=Layout(encoding=encoding),
-        layout_hint=Layout(encoding=likely),
+        layout_hint=Layout(encoding=encoding_hint),
         notifier=Notifier(print_notice),
     )
     return document
 
 
 def check_page_file(path: str | None, json: bool) -> None:
-    """Refuse, before the work, to write a page over something else."""
+    """Raise XmtcError if the page would replace a file that `xmtc explain` did not write."""
     from pathlib import Path
 
     from xmtc.data.file_streams import STANDARD_STREAM, check_outside_model_folder, open_binary
@@ -106,12 +124,12 @@ def check_page_file(path: str | None, json: bool) -> None:
             raise XmtcError(f"{path} exists and is not a page of `xmtc explain`; choose another name or move it away.")
 
 
-def write_page(path: str, found: list[Highlight]) -> None:
+def write_page(path: str, highlights: list[Highlight]) -> None:
     from xmtc.data.file_streams import STANDARD_STREAM, open_output
     from xmtc.explain.highlights import render_page
 
     with open_output(path) as stream:
-        stream.write(render_page(found).encode("utf-8", "replace"))
+        stream.write(render_page(highlights).encode("utf-8", "replace"))
     if path != STANDARD_STREAM:
         echo(f"{path} written.", err=True)
 
@@ -129,24 +147,26 @@ def highlight_as_json(highlight: Highlight) -> dict[str, Any]:
     }
 
 
-def print_highlights(found: list[Highlight]) -> None:
+def print_highlights(highlights: list[Highlight]) -> None:
     from rich.console import Console
 
     console = Console()
-    # the console has decided on colours; typer would take them, and what looks like them, out of what is piped
-    typer.echo("\n".join(format_highlight(each, console) for each in found), nl=False, color=True)
+    # The console has decided on colours already; typer would strip them from piped output.
+    typer.echo("\n".join(format_highlight(highlight, console) for highlight in highlights), nl=False, color=True)
 
 
 def format_highlight(highlight: Highlight, console: Console) -> str:
-    """Return a label with its score, the text, and its strongest words. Only the text itself is kept as it is where no
-    terminal shows it."""
+    """Return a label with its score, the text, and the words with the largest weights.
+
+    Outside a terminal, the text keeps its control characters.
+    """
     from xmtc.errors import escape_controls
     from xmtc.explain.terminal import render_terminal
 
-    score = "not among the labels that the model finds" if highlight.score is None else f"{highlight.score:.4f}"
+    score = "not among the predicted labels" if highlight.score is None else f"{highlight.score:.4f}"
     text = render_terminal(highlight, console)
     words = ", ".join(f"{escape_controls(word)} {weight:.3g}" for word, weight in highlight.words)
-    words = words or "No word of this text weighs anything for the label."
+    words = words or "No word of this text contributes to the label."
     pages = "".join(
         f"page {page}: {', '.join(f'{escape_controls(piece.text)} {piece.weight:.3g}' for piece in pieces)}\n"
         for page, pieces in highlight.top_words_by_page().items()

@@ -1,4 +1,4 @@
-"""xmtc info: what a model folder holds."""
+"""xmtc info: description and training history of a model."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ from typing import Annotated, Any
 
 import typer
 
-from xmtc.cli.options import ModelPath
+from xmtc.cli.help import OUTPUT
+from xmtc.cli.options import JsonOption, ModelPath
 from xmtc.cli.streams import echo
 
 
 def info(
     model: ModelPath,
-    verify: Annotated[bool, typer.Option("--verify", help="read every byte and compare checksums")] = False,
-    history: Annotated[bool, typer.Option("--history", help="print how its training went, instead")] = False,
-    json: Annotated[bool, typer.Option("--json", help="print JSON: of a history, a line for each event")] = False,
-    plot: Annotated[str | None, typer.Option(metavar="FILE", help="draw the history to a file (png, svg, pdf)")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Read every byte and compare checksums.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="Print the training history instead.")] = False,
+    json: JsonOption = False,
+    plot: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Plot of the history to write (.png, .svg, .pdf).", rich_help_panel=OUTPUT),
+    ] = None,
 ) -> None:
-    """Print what a model is: method, parameters, sizes, data fingerprint. Or how its training went."""
+    """Print the method, parameters, sizes and data fingerprint of a model, or its training history.
+
+    The description is JSON in any case; with --history --json, each event is a line of JSON.
+    """
     from json import dumps
 
     from xmtc.core.history import plot_history, to_json_lines
@@ -34,31 +41,23 @@ def info(
     if plot is not None:
         plot_history(tagger.history, plot)
     if verify:
-        echo("every byte is as it was saved", err=True)
+        echo("All checksums match.", err=True)
 
 
 def print_history(model: str, history: tuple[dict[str, Any], ...]) -> None:
-    """A table of the stages, and one of the passes."""
+    """Print a table of the stages and a table of the passes."""
     from xmtc.core.history import build_pass_rows, build_stage_rows, list_metric_names, replace_unprintable
 
     if not history:
-        echo(f"{model} has no history; a training of today would write one.", err=True)
+        echo(f"{model} has no training history.", err=True)
     print_table(["stage", "seconds", "GiB"], build_stage_rows(history))
-    columns = [
-        "network",
-        "pass",
-        "loss",
-        *map(replace_unprintable, list_metric_names(history)),
-        "rate",
-        "seconds",
-        "GiB",
-        "GPU GiB",
-    ]
+    metrics = map(replace_unprintable, list_metric_names(history))
+    columns = ["network", "pass", "loss", *metrics, "rate", "seconds", "GiB", "GPU GiB"]
     print_table(columns, build_pass_rows(history))
 
 
 def print_table(columns: list[str], rows: list[list[str]]) -> None:
-    """Columns without any figure are left out, and a table without rows altogether."""
+    """Print a table without its empty columns; nothing if it has no rows."""
     from rich.console import Console
     from rich.table import Table
 
@@ -74,6 +73,6 @@ def print_table(columns: list[str], rows: list[list[str]]) -> None:
     for row in rows:
         table.add_row(*(escape_controls(row[i]) for i in kept))
     console = Console(highlight=False, markup=False)
-    Console(highlight=False, markup=False, width=console.width if console.is_terminal else PIPE_LINE_CHARACTERS).print(
-        table, ""
-    )
+    if not console.is_terminal:
+        console.width = PIPE_LINE_CHARACTERS
+    console.print(table, "")

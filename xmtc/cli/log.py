@@ -1,4 +1,4 @@
-"""What commands say of their work beside its progress: a log of JSON lines, and that they have to compile."""
+"""Event log of commands (--log-json), and the notice about compilation."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from xmtc.errors import XmtcError
 
 
 def make_json_log(path: Path) -> Callable[[Event], None]:
-    """Adds a line with the time to a file for each event. A log that is there is gone on with, as a training may go on
-    from its checkpoint; anything else is left alone."""
+    """Return a function that appends events with their time to a file, one JSON object per line.
+
+    An existing log is continued; any other existing file is refused.
+    """
 
     def write(event: Event) -> None:
         now = datetime.now().astimezone().isoformat(timespec="milliseconds")
         line = json.dumps({"time": now, **event.as_json()}, ensure_ascii=False)
         with suppress(OSError), path.open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(line + "\n")  # where the disk is full, the work goes on
+            file.write(line + "\n")  # a full disk does not stop the command
 
     if is_first_process():
         check_json_log(path)
@@ -33,14 +35,14 @@ def make_json_log(path: Path) -> Callable[[Event], None]:
 
 
 def check_json_log(path: Path) -> None:
-    """Refuse, before the work, what cannot be written, and what is not a log."""
+    """Raise XmtcError if the file cannot be written, or is not a log."""
     if str(path) == "-":
-        raise XmtcError("--log-json - names no file; give one, such as log.jsonl, or /dev/stderr.")
+        raise XmtcError("--log-json - is not a file; give one, such as log.jsonl, or /dev/stderr.")
     check_outside_model_folder(str(path))
     try:
         path.open("a").close()
         if path.is_file() and not is_json_log(path):
-            raise XmtcError(f"{path} exists and is no log of xmtc; choose another file so that nothing is lost.")
+            raise XmtcError(f"{path} exists and is not a log of xmtc; choose another file.")
         end_last_line(path)
     except OSError as error:
         raise XmtcError(
@@ -49,7 +51,7 @@ def check_json_log(path: Path) -> None:
 
 
 def end_last_line(path: Path) -> None:
-    """Of a log that was cut off, so that what follows stays readable."""
+    """End the last line of a truncated log, so that the next event starts a new line."""
     if path.is_file() and path.stat().st_size:
         with path.open("r+b") as file:
             file.seek(-1, os.SEEK_END)
@@ -68,8 +70,8 @@ def is_json_log(path: Path) -> bool:
 
 @functools.cache
 def announce_compilation() -> None:
-    """One line on standard error, if this command has to compile what it uses."""
+    """Print a line to standard error when a kernel has to be compiled."""
     from xmtc.core.numba_support import register_compile_callback
 
-    said = "xmtc: compiling what is used here for the first time, which takes some seconds once ..."
-    register_compile_callback(lambda: print_to_stderr(said))
+    message = "xmtc: compiling kernels for their first use, which takes some seconds once ..."
+    register_compile_callback(lambda: print_to_stderr(message))

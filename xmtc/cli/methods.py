@@ -1,4 +1,4 @@
-"""xmtc methods: what there is, and what can be set."""
+"""xmtc methods: methods and their hyper-parameters."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ if TYPE_CHECKING:
     from xmtc.core.method import Method
 
 
-def methods(name: Annotated[str | None, typer.Argument(help="a method; all are listed if left out")] = None) -> None:
-    """List the methods, or one method's hyper-parameters with their defaults and help."""
+def methods(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Method; without it, all are listed.")] = None,
+) -> None:
+    """List the methods, or the hyper-parameters of one method."""
     from xmtc.features import view_class
     from xmtc.methods import METHOD_REGISTRY, method_class
     from xmtc.scores.calibration import Calibration
 
     if name is None:
-        for each in METHOD_REGISTRY.names():
-            echo(f"{each:16} {summarize_method(each)}")
-        echo("\n`xmtc methods NAME` shows a method's parameters.")
+        for method_name in METHOD_REGISTRY.names():
+            echo(f"{method_name:16} {summarize_method(method_name)}")
+        echo("\n`xmtc methods NAME` lists the hyper-parameters of a method.")
         return
     method = method_class(name)
     echo(f"{name}: {get_first_docstring_line(method)}\n")
@@ -35,17 +37,17 @@ def methods(name: Annotated[str | None, typer.Argument(help="a method; all are l
 
 
 def list_method_views(method: type[Method]) -> list[str]:
-    """The views that a method reads, and those that take their place; of one that holds others, all that there are."""
+    """Return the views that a method may read; all views for a method with members."""
     from xmtc.features import VIEW_REGISTRY, view_class
 
-    names, reads = VIEW_REGISTRY.names(), method.required_views
-    if not isinstance(reads, tuple):
+    names, required = VIEW_REGISTRY.names(), method.required_views
+    if not isinstance(required, tuple):
         return names
-    return [*reads, *(name for name in names if view_class(name).replaced_view in reads)]
+    return [*required, *(name for name in names if view_class(name).replaced_view in required)]
 
 
 def summarize_method(name: str) -> str:
-    """What a method is, or what it needs to be installed."""
+    """Return the first line of a method's docstring, or which extra it needs."""
     from xmtc.errors import MissingExtra
     from xmtc.methods import method_class
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they become."""
+"""Options that several commands share, and functions that apply them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hi
 
 import typer
 
+from xmtc.cli.help import ADVANCED, INPUT, OUTPUT, PERFORMANCE
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
@@ -20,113 +21,171 @@ if TYPE_CHECKING:
     from xmtc.data.corpus import Corpus
     from xmtc.tagger import Tagger
 
-CORPUS_HELP = "file, folder of documents, pair (texts.txt,labels.txt or X.npz,Y.npz), pattern in quotes, or - for stdin"
-CorpusPath = Annotated[str, typer.Argument(metavar="CORPUS", help=CORPUS_HELP)]
-CorpusPaths = Annotated[list[str], typer.Argument(metavar="CORPUS…", help=f"{CORPUS_HELP}; several are read as one")]
-ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="model folder, as `xmtc train` writes it")]
+CORPUS_HELP = (
+    "Corpus: a file, a folder of documents, a pair (texts.txt,labels.txt or X.npz,Y.npz), a quoted pattern, "
+    "or - for standard input"
+)
+CorpusPath = Annotated[str, typer.Argument(metavar="CORPUS", help=f"{CORPUS_HELP}.")]
+CorpusPaths = Annotated[
+    list[str], typer.Argument(metavar="CORPUS", help=f"{CORPUS_HELP}. Several are read as one corpus.")
+]
+ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="Model folder, written by `xmtc train`.")]
+ModelOutputOption = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="MODEL", help="Model folder to write, instead of changing MODEL in place."),
+]
+ParameterOption = Annotated[
+    list[str] | None,
+    typer.Option("-p", "--param", metavar="NAME=VALUE", help="Hyper-parameter; see `xmtc methods NAME` (repeatable)."),
+]
+LanguageOption = Annotated[
+    str | None, typer.Option(metavar="CODE", help="Language of label names, such as en; needs a vocabulary.")
+]
+AllowOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="LABEL", help="Label to choose from, or scheme:…, collection:…, branch:…, file:PATH (repeatable)."
+    ),
+]
+DenyOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="LABEL", help="Label never to predict, in the same forms as --allow (repeatable)."),
+]
+AlwaysOption = Annotated[bool, typer.Option("--always", help="Also predict for texts without any known word.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.", rich_help_panel=OUTPUT)]
+ThreadsOption = Annotated[
+    int, typer.Option(min=0, metavar="N", help="Number of threads; 0 uses all cores.", rich_help_panel=PERFORMANCE)
+]
 DeviceOption = Annotated[
-    str, typer.Option(help="where networks are computed: cpu, cuda, cuda:1 (auto: a GPU if there is one)")
+    str,
+    typer.Option(
+        metavar="NAME", help="Device for neural networks: auto, cpu, cuda, cuda:1.", rich_help_panel=PERFORMANCE
+    ),
 ]
-AlwaysOption = Annotated[
-    bool, typer.Option("--always", help="label also what has no word that the model knows, which is guessing")
-]
-ThreadsOption = Annotated[int, typer.Option(min=0, help="threads to work with (0: all there are)")]
 ClusterOption = Annotated[
     str,
-    typer.Option(metavar="auto|ADDRESS", help="Ray cluster that shares the work: auto, host:port or ray://host:port"),
+    typer.Option(
+        metavar="ADDRESS", help="Ray cluster: auto, host:port or ray://host:port.", rich_help_panel=PERFORMANCE
+    ),
 ]
 WorkersOption = Annotated[
     int,
     typer.Option(
-        min=0, help="processes of the cluster that train a network (0: one for each GPU; without, for each machine)"
+        "--cluster-workers",
+        min=0,
+        metavar="N",
+        help="Training processes on the cluster; 0 starts one per GPU, or one per machine without GPUs.",
+        rich_help_panel=PERFORMANCE,
     ),
 ]
-LanguageOption = Annotated[str | None, typer.Option(help="of the labels' names, with a vocabulary: en, fi")]
-AllowOption = Annotated[
-    list[str] | None,
-    typer.Option(help="label to choose from, or scheme:…, collection:…, branch:…, file:PATH; repeatable"),
-]
-DenyOption = Annotated[list[str] | None, typer.Option(help="label never to answer, named as for --allow; repeatable")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="show no progress")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress.", rich_help_panel=ADVANCED)]
 LogJsonOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="add a JSON line to this file for each event: stages, passes, trials"),
+    typer.Option(metavar="FILE", help="Event log to append to, as JSON Lines.", rich_help_panel=ADVANCED),
 ]
+
+
+def input_option(*names: str, help: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=INPUT)
 
 
 @dataclass(frozen=True)
 class CorpusOptions:
-    """How a corpus is read, as the options of a command say it. What they leave out is as it was for the corpus that
-    the model was trained on, or as usual, or as the file itself tells."""
+    """How to read a corpus. Unset options are as for the training corpus of the model, or detected."""
 
-    input_format: Annotated[str | None, typer.Option(help="format to read (told from name and content)")] = None
-    text: Annotated[str | None, typer.Option(help="text field, or several joined by a space: title,abstract")] = None
-    labels: Annotated[str | None, typer.Option(help="field with the labels")] = None
-    id: Annotated[str | None, typer.Option(help="field with the document's id")] = None
-    separator: Annotated[str | None, typer.Option(help="between labels in one cell ('|' in tables)")] = None
-    delimiter: Annotated[str | None, typer.Option(help="between the cells of a table: ; , | or tab")] = None
-    encoding: Annotated[str | None, typer.Option(help="of the text, such as utf-16 or windows-1252")] = None
-    sheet: Annotated[str | None, typer.Option(help="of a workbook (the first with the text field)")] = None
-    whole: Annotated[bool, typer.Option("--whole", help="a file, or stdin, is one text, whatever its lines")] = False
-    recursive: Annotated[bool, typer.Option("--recursive", help="read folders within a folder, too")] = False
-    strict: Annotated[bool, typer.Option("--strict", help="stop at what looks wrong, instead of a warning")] = False
-    on_error: Annotated[str, typer.Option(help="at a bad line: stop, or skip it into the rejects file")] = "stop"
-    rejects: Annotated[str | None, typer.Option("--rejects", help="file for bad lines (CORPUS.rejects)")] = None
+    input_format: Annotated[
+        str | None, input_option(metavar="FORMAT", help="Input format; detected from name and content by default.")
+    ] = None
+    text: Annotated[
+        str | None, input_option(metavar="FIELD", help="Text field; several are joined by a space: title,abstract.")
+    ] = None
+    labels: Annotated[str | None, input_option(metavar="FIELD", help="Label field.")] = None
+    id: Annotated[str | None, input_option(metavar="FIELD", help="Field with the document id.")] = None
+    separator: Annotated[
+        str | None, input_option(metavar="TEXT", help="Separator of labels in one cell, '|' by default.")
+    ] = None
+    delimiter: Annotated[str | None, input_option(metavar="TEXT", help="Delimiter of table cells: ; , | or tab.")] = (
+        None
+    )
+    encoding: Annotated[
+        str | None, input_option(metavar="NAME", help="Text encoding, such as utf-16 or windows-1252.")
+    ] = None
+    sheet: Annotated[
+        str | None, input_option(metavar="NAME", help="Sheet of a workbook; the first with the text field by default.")
+    ] = None
+    whole: Annotated[
+        bool, input_option("--whole", help="Read a file or standard input as one text, not one per line.")
+    ] = False
+    recursive: Annotated[bool, input_option("--recursive", help="Also read subfolders.")] = False
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at warnings.", rich_help_panel=ADVANCED)] = False
+    on_error: Annotated[
+        str, input_option(metavar="stop|skip", help="At a malformed line, stop or skip it; skipped lines are saved.")
+    ] = "stop"
+    rejects: Annotated[
+        str | None, input_option("--rejects", metavar="FILE", help="File for skipped lines (CORPUS.rejects).")
+    ] = None
 
-    def resolve_field_names(self, remembered: Mapping[str, Any]) -> dict[str, Any]:
-        """The names of the fields, and the separator."""
-        told = {name: getattr(self, name) for name in ("text", "labels", "id", "separator")}
-        usual = {"text": "text", "labels": "labels", "id": "id", "separator": None}
-        return {name: value or remembered.get(name) or usual[name] for name, value in told.items()}
+    def resolve_field_names(self, saved_reading: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the names of the fields and the separator: option, saved value or default."""
+        defaults = {"text": "text", "labels": "labels", "id": "id", "separator": None}
+        return {name: getattr(self, name) or saved_reading.get(name) or default for name, default in defaults.items()}
 
 
 def with_corpus_options(*hidden: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command the options of Reading in place of its parameter `reading`; the hidden ones are taken, and do not
-    stand in its help."""
+    """Return a decorator that replaces the parameter `reading` of a command by the options of CorpusOptions.
+
+    Hidden options are accepted, but not shown in the help.
+    """
     types = get_type_hints(CorpusOptions, include_extras=True)
 
-    def option(field: Field) -> inspect.Parameter:
-        kind, shown = get_args(types[field.name])
-        about = copy(shown)
-        about.hidden = field.name in hidden
+    def make_option(field: Field) -> inspect.Parameter:
+        kind, option = get_args(types[field.name])
+        option = copy(option)
+        option.hidden = field.name in hidden
         return inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, about]
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, option]
         )
 
-    def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
-        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()]
+        parameters = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in signature.parameters.values()
+        ]
         place = list(signature.parameters).index("reading")
-        parameters[place : place + 1] = map(option, fields(CorpusOptions))
+        parameters[place : place + 1] = map(make_option, fields(CorpusOptions))
 
         @wraps(command)
-        def called(**values: Any) -> None:
+        def wrapped(**values: Any) -> None:
             if "reading" not in values:
                 values["reading"] = CorpusOptions(
                     **{field.name: values.pop(field.name) for field in fields(CorpusOptions)}
                 )
             command(**values)
 
-        called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        return called
+        wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return wrapped
 
-    return with_options
+    return decorate
 
 
 def with_corpus_prefetch(command: Callable[..., None]) -> Callable[..., None]:
-    """Has the corpus of a command read while the command imports what is to work on it; if there are threads for it,
-    and the options say nothing of how it is to be read."""
+    """Read the corpus of a command while the command imports its libraries.
+
+    Skipped with a single thread, or if any option says how the corpus is to be read.
+    """
 
     @wraps(command)
-    def called(*, corpus: list[str], threads: int = 0, reading: CorpusOptions = CorpusOptions(), **values: Any) -> None:
+    def wrapped(
+        *, corpus: list[str], threads: int = 0, reading: CorpusOptions = CorpusOptions(), **values: Any
+    ) -> None:
         from xmtc.core.threads import count_available_threads
         from xmtc.data.file_prefetch import prefetch_file
 
-        is_fetched = reading == CorpusOptions() and (threads or count_available_threads()) > 1
-        with prefetch_file(corpus[0]) if is_fetched else nullcontext():
+        should_prefetch = reading == CorpusOptions() and (threads or count_available_threads()) > 1
+        with prefetch_file(corpus[0]) if should_prefetch else nullcontext():
             command(corpus=corpus, threads=threads, reading=reading, **values)
 
-    return called
+    return wrapped
 
 
 def open_corpus_input(
@@ -139,8 +198,23 @@ def open_corpus_input(
     quiet: bool = False,
     keep: tuple[str, ...] = (),
 ) -> Corpus:
-    """The corpus that the options speak of; `remembered` is how the model's was read. The fields to keep are carried
-    along."""
+    """Open the corpus of a command.
+
+    Parameters
+    ----------
+    path
+        Argument of the command.
+    reading
+        Options of the command.
+    saved_reading
+        How the training corpus of the model was read.
+    should_read_labels, labels_required
+        Whether labels are read, and whether their field must exist.
+    quiet
+        Whether to hide progress.
+    keep
+        Further fields to keep with each document.
+    """
     from xmtc.core.progress import hide_progress, show_progress
     from xmtc.data.corpus import open_corpus
     from xmtc.data.layout import Layout, Notifier
@@ -148,11 +222,10 @@ def open_corpus_input(
     from xmtc.errors import escape_controls
 
     check_corpus_options(reading)
-    saved_reading = saved_reading or {}
-    names = reading.resolve_field_names(saved_reading) | (
-        {} if should_read_labels else {"labels": None, "separator": None}
-    )
-    voice = Notifier(print_notice, reading.strict)
+    saved = saved_reading or {}
+    names = reading.resolve_field_names(saved)
+    if not should_read_labels:
+        names |= {"labels": None, "separator": None}
     corpus = open_corpus(
         path,
         "text" if reading.whole else reading.input_format,
@@ -162,41 +235,38 @@ def open_corpus_input(
         reading.rejects,
         hide_progress if quiet else show_progress,
         layout=Layout(
-            reading.delimiter,
-            reading.encoding,
-            reading.sheet,
-            reading.recursive or bool(saved_reading.get("recursive")),
+            reading.delimiter, reading.encoding, reading.sheet, reading.recursive or bool(saved.get("recursive"))
         ),
-        layout_hint=Layout(saved_reading.get("delimiter"), saved_reading.get("encoding"), saved_reading.get("sheet")),
-        notifier=voice,
+        layout_hint=Layout(saved.get("delimiter"), saved.get("encoding"), saved.get("sheet")),
+        notifier=Notifier(print_notice, reading.strict),
     )
     if corpus.format == "paired" and len(corpus.files) == 2 and corpus.files[1] not in path and should_read_labels:
-        echo(f"Labels are read from {escape_controls(corpus.files[1])}.", err=True)  # nobody named it
+        echo(f"Labels are read from {escape_controls(corpus.files[1])}.", err=True)  # the user did not name it
     warn_unused_options(reading, corpus)
     return corpus
 
 
 def check_corpus_options(reading: CorpusOptions) -> None:
-    """Refuse an option that another one, or the lack of it, would leave without any effect."""
+    """Raise XmtcError for options that contradict each other."""
     from xmtc.errors import XmtcError
 
     if reading.rejects is not None and reading.on_error == "stop":
-        raise XmtcError("--rejects names a file for bad lines, which stop the command; give --on-error skip, too.")
+        raise XmtcError("--rejects needs --on-error skip; without it, malformed lines stop the command.")
     if reading.whole and reading.input_format not in (None, "text"):
-        raise XmtcError(f"--whole reads plain text, and --input-format says {reading.input_format}; leave one out.")
+        raise XmtcError(f"--whole reads plain text, but --input-format is {reading.input_format}; leave one out.")
 
 
 def warn_unused_options(reading: CorpusOptions, corpus: Corpus) -> None:
-    """Say which options are about other files than those of the corpus."""
-    found = {part.format.name for part in corpus.parts}
-    about = {"--sheet": (reading.sheet, {"xlsx"}), "--delimiter": (reading.delimiter, {"csv", "tsv"})}
-    for option, (value, formats) in about.items():
-        if value is not None and not found & formats:
-            corpus.notifier.inform(f"{option} does nothing: {corpus.path} is read as {corpus.format}.")
+    """Warn of options that do not apply to the format of the corpus."""
+    used_formats = {part.format.name for part in corpus.parts}
+    options = {"--sheet": (reading.sheet, {"xlsx"}), "--delimiter": (reading.delimiter, {"csv", "tsv"})}
+    for option, (value, formats) in options.items():
+        if value is not None and not used_formats & formats:
+            corpus.notifier.inform(f"{option} has no effect: {corpus.path} is read as {corpus.format}.")
 
 
 def print_notice(sentence: str) -> None:
-    """What was noticed about a corpus; of several processes, one says it."""
+    """Print a notice to standard error; of several training processes only the first prints."""
     from xmtc.core.process_rank import is_first_process
     from xmtc.errors import escape_controls
 
@@ -205,12 +275,12 @@ def print_notice(sentence: str) -> None:
 
 
 def get_saved_reading(tagger: Tagger) -> dict[str, Any]:
-    """How the corpus was read that a model was trained on."""
+    """Return how the training corpus of a model was read."""
     return tagger.about.get("reading", {})
 
 
 def report_rejects(corpus: Corpus) -> None:
-    """Say at the end of a command what was set aside, so that nothing disappears silently."""
+    """Print how many lines were skipped, if any."""
     if corpus.n_rejected:
         echo(str(corpus.rejects), err=True)
 
@@ -239,7 +309,7 @@ def make_run(
 
 
 def connect_cluster(cluster: str) -> None:
-    """Before the work begins, so that nothing is read in vain where there is no cluster."""
+    """Connect to a Ray cluster, so that a wrong address is reported before anything is read."""
     if cluster:
         from xmtc.cluster.connection import connect
 
@@ -247,12 +317,12 @@ def connect_cluster(cluster: str) -> None:
 
 
 def format_machine_options(threads: int, device: str) -> tuple[str, ...]:
-    """The options that say where to work, for a command that runs others."""
+    """Return --threads and --device for the command line of a child process."""
     return (*(("--threads", str(threads)) if threads else ()), *(("--device", device) if device != "auto" else ()))
 
 
 def format_corpus_options(reading: CorpusOptions) -> list[str]:
-    """The options of reading that are not as they are by themselves, for a command that runs or names others."""
+    """Return the reading options that differ from their defaults as words of a command line."""
     words: list[str] = []
     for field in fields(CorpusOptions):
         value = getattr(reading, field.name)
@@ -262,15 +332,19 @@ def format_corpus_options(reading: CorpusOptions) -> list[str]:
 
 
 def parse_time_budget(text: str) -> float:
-    """90s, 30m or 2h in seconds."""
+    return parse_time("--time-limit", text)
+
+
+def parse_time(option: str, text: str) -> float:
+    """Return the value of an option such as 90s, 30m or 2h in seconds."""
     import re
 
     from xmtc.errors import XmtcError
 
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh])", text.strip().lower())
-    if found is None or float(found[1]) == 0:
-        raise XmtcError(f"--budget {text} is no time; expected a number with s, m or h, such as 90s, 30m or 2h.")
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh])", text.strip().lower())
+    if match is None or float(match[1]) == 0:
+        raise XmtcError(f"{option} {text} is no time; expected a number with s, m or h, such as 90s, 30m or 2h.")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 ReportT = TypeVar("ReportT")
@@ -280,10 +354,11 @@ FileSignatures = Mapping[str, tuple[bytes, bytes]]
 def select_formatter(
     path: str, formatters: Mapping[str, Callable[[ReportT], str]], signatures: FileSignatures, report_kind: str
 ) -> Callable[[ReportT], str]:
-    """What makes the file of that name; refused, before the work, where it would write over something else. `signs` are
-    how our own files begin, and what follows soon: by this one of ours is known, which may be replaced."""
-    from pathlib import Path
+    """Return the formatter for the extension of a file, "html" for standard output.
 
+    Raise XmtcError if the file exists and was not written by xmtc. `signatures` are the first bytes of our own files
+    and bytes that follow soon after.
+    """
     from xmtc.data.file_streams import check_output_path
     from xmtc.errors import XmtcError
 
@@ -294,8 +369,8 @@ def select_formatter(
         )
     if path != "-" and Path(path).is_file() and Path(path).stat().st_size:
         with open(path, "rb") as stream:
-            head, (begin, sign) = stream.read(1000), signatures[kind]
-        if not head.startswith(begin) or sign not in head:
+            head, (begin, mark) = stream.read(1000), signatures[kind]
+        if not head.startswith(begin) or mark not in head:
             raise XmtcError(f"{path} exists and is no {report_kind} of xmtc; choose another name or move it away.")
     check_output_path(path)
     return formatters[kind]

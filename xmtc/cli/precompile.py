@@ -1,4 +1,4 @@
-"""Compiles what the methods use, so that nobody's first training waits for it: `python -m xmtc.cli.precompile`."""
+"""Compilation of all kernels ahead of the first training: `python -m xmtc.cli.precompile`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import tempfile
 
 
 def main() -> None:
-    """Train and use every method that is installed on a few words. What is compiled is kept on disk."""
+    """Train and apply every installed method on a tiny corpus, which fills the on-disk cache of numba."""
     from xmtc.classifier import Classifier
     from xmtc.errors import MissingExtra
     from xmtc.methods import METHODS, method_class
@@ -19,13 +19,13 @@ def main() -> None:
         except MissingExtra:
             continue
         if "subwords" in (method.required_views if isinstance(method.required_views, tuple) else ()):
-            continue  # takes an encoder, which may have to be fetched, and compiles nothing of its own
+            continue  # needs an encoder, which may have to be downloaded, and has no kernels of its own
         classifier = Classifier(name, **method.quick_parameters).fit(texts, tags)
         with tempfile.TemporaryDirectory() as folder:
             classifier.save(f"{folder}/model")
             Classifier.load(f"{folder}/model").predict(texts[:1])
         classifier.predict(texts)
-    Classifier(analyzer="words+grams").fit(texts, tags).predict(texts)  # which a method takes only where it suits
+    Classifier(analyzer="words+grams").fit(texts, tags).predict(texts)  # not chosen automatically for this corpus
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""xmtc predict: documents in, ranked labels out, in bounded memory."""
+"""xmtc predict: labels of documents, in bounded memory."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from xmtc.cli.help import OUTPUT
 from xmtc.cli.options import (
     AllowOption,
     AlwaysOption,
@@ -42,55 +43,94 @@ if TYPE_CHECKING:
     from xmtc.data.corpus import Corpus
     from xmtc.data.document import Document
     from xmtc.output import WriteFunction
-    from xmtc.tagger import Tagger
+    from xmtc.tagger import Tagger, Threshold
 
-DEFAULT_K = 5  # labels of a document
-SIDE_FILE_SUFFIX = ".tags.tsv"  # how the names of results beside files end
-BATCH_DOCS, BATCH_CHARACTERS = 4096, 16_000_000  # what is held at a time, whatever the size of the input
-MAX_BATCHES_AHEAD = 4  # and for each CPU of a cluster, what it answers in about so many seconds
+DEFAULT_K = 5
+PER_FILE_SUFFIX = ".tags.tsv"  # replaces .txt in the names of --per-file results
+BATCH_DOCS, BATCH_CHARACTERS = 4096, 16_000_000  # limits of a batch, whatever the size of the input
+MAX_PENDING_BATCHES = 4  # per CPU of a cluster, a few seconds of work
 
 InputArgument = Annotated[
-    str | None, typer.Argument(metavar="FILE|-", help="corpus, labelled or not; - reads standard input")
+    str | None, typer.Argument(metavar="FILE", help="Corpus, with or without labels; - reads standard input.")
 ]
-StringOption = Annotated[str | None, typer.Option(metavar="TEXT", help="one text, instead of FILE")]
+StringOption = Annotated[str | None, typer.Option(metavar="TEXT", help="A single text, instead of FILE.")]
+KOption = Annotated[
+    int | None,
+    typer.Option(
+        "-k",
+        min=1,
+        metavar="N",
+        help=f"Maximum number of labels per document; {DEFAULT_K} by default, no limit with tuned thresholds.",
+    ),
+]
+ThresholdOption = Annotated[
+    str,
+    typer.Option(
+        metavar="FLOAT|tuned", help="Minimum score, or tuned for the thresholds that `xmtc thresholds` tuned."
+    ),
+]
+BroaderOption = Annotated[
+    bool, typer.Option("--broader", help="Also output the names of broader concepts; needs a vocabulary.")
+]
 OutputOption = Annotated[
     str | None,
     typer.Option(
         "-o",
         "--output",
         metavar="FILE",
-        help="file to write, its format told by its name: jsonl, csv, tsv, xlsx, parquet",
+        help="File to write: .jsonl, .csv, .tsv, .xlsx or .parquet.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 FormatOption = Annotated[
-    str | None, typer.Option(help="jsonl, csv, tsv, xlsx or parquet (a table on a terminal, elsewhere jsonl)")
+    str | None,
+    typer.Option(
+        metavar="FORMAT",
+        help="jsonl, csv, tsv, xlsx or parquet; by default a table on a terminal, otherwise jsonl.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
-BroaderOption = Annotated[
-    bool, typer.Option("--broader", help="name the concepts above each label, too (a vocabulary's)")
+WideOption = Annotated[
+    bool,
+    typer.Option(
+        "--wide", help="One row per document, with columns label_1, score_1, label_2, …", rich_help_panel=OUTPUT
+    ),
 ]
-WideOption = Annotated[bool, typer.Option("--wide", help="a row for each document: label_1, score_1, label_2 …")]
-KeepOption = Annotated[str, typer.Option(metavar="NAMES", help="fields of FILE to carry along: title,url")]
-BomOption = Annotated[bool, typer.Option("--bom", help="begin csv or tsv with a mark by which Excel knows UTF-8")]
-BesideOption = Annotated[bool, typer.Option("--beside", help="write a file beside each document of the folder FILE")]
-SuffixOption = Annotated[str | None, typer.Option(help="how the names of these files end, instead of .txt (.tags.tsv)")]
-DecideOption = Annotated[
-    bool, typer.Option("--decide", help="as many labels as the model has learnt to give (`xmtc thresholds`)")
+KeepOption = Annotated[
+    str,
+    typer.Option(metavar="FIELDS", help="Fields of FILE to copy to the output: title,url.", rich_help_panel=OUTPUT),
+]
+BomOption = Annotated[
+    bool,
+    typer.Option(
+        "--bom", help="Start csv and tsv with a byte order mark, by which Excel detects UTF-8.", rich_help_panel=OUTPUT
+    ),
+]
+PerFileOption = Annotated[
+    bool,
+    typer.Option("--per-file", help="Write one result file next to each document of a folder.", rich_help_panel=OUTPUT),
+]
+SuffixOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT",
+        help=f"Suffix of --per-file results, which replaces .txt; {PER_FILE_SUFFIX} by default.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 ForceOption = Annotated[
-    bool, typer.Option("--force", help="replace those that are there, which are left out otherwise")
+    bool,
+    typer.Option("--force", help="Replace --per-file results that exist; otherwise skip them.", rich_help_panel=OUTPUT),
 ]
 
 
-@with_corpus_options("labels", "separator")  # taken as by `evaluate`, and not read
+@with_corpus_options("labels", "separator")  # accepted as by `evaluate`, but not used
 def predict(
     model: ModelPath,
     file: InputArgument = None,
     string: StringOption = None,
-    k: Annotated[
-        int | None, typer.Option("-k", min=1, help=f"labels per document, at most ({DEFAULT_K}; what --decide gives)")
-    ] = None,
-    decide: DecideOption = False,
-    threshold: Annotated[float, typer.Option(help="only labels that score at least this")] = 0.0,
+    k: KOption = None,
+    threshold: ThresholdOption = "0",
     always: AlwaysOption = False,
     language: LanguageOption = None,
     allow: AllowOption = None,
@@ -101,7 +141,7 @@ def predict(
     wide: WideOption = False,
     keep: KeepOption = "",
     bom: BomOption = False,
-    beside: BesideOption = False,
+    per_file: PerFileOption = False,
     suffix: SuffixOption = None,
     force: ForceOption = False,
     threads: ThreadsOption = 0,
@@ -111,17 +151,17 @@ def predict(
     quiet: QuietOption = False,
     log_json: LogJsonOption = None,
 ) -> None:
-    """Give each document its best labels: as a table on a terminal, as JSON Lines in a pipe, or as a file (-o)."""
+    """Predict the labels of documents: a table on a terminal, JSON Lines in a pipe, or a file with -o."""
     from xmtc.data.document import Document
     from xmtc.data.file_streams import check_outside_model_folder
     from xmtc.tagger import Tagger
 
-    kept = tuple(dict.fromkeys(filter(None, map(str.strip, keep.split(",")))))
-    check_side_file_options(beside, suffix, force)
-    target = PredictionOutput(
-        output, format, wide, kept, bom, (SIDE_FILE_SUFFIX if suffix is None else suffix, force) if beside else None
-    )
+    kept_fields = tuple(dict.fromkeys(filter(None, map(str.strip, keep.split(",")))))
+    check_per_file_options(per_file, suffix, force)
+    side_files = (PER_FILE_SUFFIX if suffix is None else suffix, force) if per_file else None
+    target = PredictionOutput(output, format, wide, kept_fields, bom, side_files)
     check_options(file, string, target)
+    minimum = parse_threshold(threshold)
     if output is not None:
         check_outside_model_folder(output)
     tagger = Tagger.load(model)
@@ -132,64 +172,79 @@ def predict(
     run = replace(make_run(threads, quiet, device=device, log_json=log_json, cluster=cluster), progress=False)
     source: Corpus | list[Document] = [Document("1", string or "", [])]
     if file is not None:
-        unseen = quiet or target.is_terminal  # answers on a terminal show the progress; else, how much is read is shown
+        hides_progress = quiet or target.is_terminal  # predictions on a terminal are progress enough
         source = open_corpus_input(
-            file, reading, get_saved_reading(tagger), should_read_labels=False, quiet=unseen, keep=kept
+            file, reading, get_saved_reading(tagger), should_read_labels=False, quiet=hides_progress, keep=kept_fields
         )
         source.check_not_overwritten(target.path)
-    asked = PredictOptions(choose_k(tagger, k, decide, wide), threshold, always, allowed, language, broader, decide)
-    done = write_predictions(tagger, source, target, asked, run)
-    if not quiet and (output or beside or (target.is_terminal and done.n_unlabelled)):
-        echo(format_summary(done.n_docs, done.n_unlabelled, always or decide), err=True)
-    if done.n_at_limit and k is None:
-        echo(f"{done.n_at_limit:,} documents may have more labels than there is room for, {asked.k:,}.", err=True)
+    max_k = choose_k(tagger, k, minimum, wide)
+    options = PredictOptions(max_k, minimum, always, allowed, language, broader)
+    counts = write_predictions(tagger, source, target, options, run)
+    if not quiet and (output or per_file or (target.is_terminal and counts.n_unlabelled)):
+        echo(format_summary(counts, hint=not (always or minimum == "tuned")), err=True)
+    if counts.n_at_limit and k is None:
+        echo(f"{counts.n_at_limit:,} documents may have more labels than the {max_k:,} that were written.", err=True)
     if not isinstance(source, list):
         report_rejects(source)
 
 
 @dataclass(frozen=True)
 class PredictOptions:
-    """Which labels of a document are wanted."""
+    """Which labels to predict."""
 
     k: int
-    threshold: float
-    always: bool  # also of what holds no word that the model knows
-    allowed: np.ndarray | None  # (n_labels,) bool, those to choose from
-    language: str | None  # that they are named in
-    broader: bool  # whether what is above them is named, too
-    decide: bool = False  # whether the model decides how many
+    threshold: Threshold
+    always: bool  # whether documents without any known word get labels
+    allowed: np.ndarray | None  # (n_labels,) bool, labels to choose from
+    language: str | None  # of label names
+    broader: bool  # whether broader concepts are named
 
     def predict(self, tagger: Tagger, documents: list[Document], run: Run) -> Predictions:
-        if self.decide:
-            return tagger.decided(documents, run, self.allowed, always=self.always)
-        return tagger.predict(documents, self.k, run, self.allowed, always=self.always)
+        return tagger.predict(
+            documents, self.k, run, threshold=self.threshold, allowed=self.allowed, always=self.always
+        )
 
 
 class PredictCounts(NamedTuple):
     n_docs: int = 0
-    n_unlabelled: int = 0  # of these, those that got no label
-    n_at_limit: int = 0  # and those that were decided to have all that there is room for, or more
+    n_unlabelled: int = 0  # documents without labels
+    n_at_limit: int = 0  # documents with as many labels as there is room for, which may have more
 
 
-def choose_k(tagger: Tagger, k: int | None, decide: bool, wide: bool) -> int:
-    """Labels of a document, at most. A wide table has room for as many as a document was seen to get."""
-    usual = DEFAULT_K
-    if decide:
-        decision = tagger.require_decision()
-        usual = decision.most if wide else decision.depth
-    return min(usual if k is None else k, len(tagger.labels))
+def parse_threshold(text: str) -> Threshold:
+    from xmtc.errors import XmtcError
+
+    if text == "tuned":
+        return "tuned"
+    try:
+        return float(text)
+    except ValueError:
+        raise XmtcError(f"--threshold {text} is not a threshold; expected a number or tuned.") from None
+
+
+def choose_k(tagger: Tagger, k: int | None, threshold: Threshold, wide: bool) -> int:
+    """Return the maximum number of labels per document.
+
+    With tuned thresholds, a wide table has as many columns as a document had labels when they were tuned.
+    """
+    if k is None:
+        k = DEFAULT_K
+        if threshold == "tuned":
+            decision = tagger.require_decision()
+            k = decision.most if wide else decision.depth
+    return min(k, len(tagger.labels))
 
 
 @dataclass(frozen=True)
 class PredictionOutput:
-    """Where answers go, and in which form."""
+    """Destination and format of the predictions."""
 
     output: str | None
     format: str | None
     wide: bool
     kept_fields: tuple[str, ...]
     bom: bool
-    side_files: tuple[str, bool] | None  # how the names of results end, and whether those that are there are replaced
+    side_files: tuple[str, bool] | None  # with --per-file: suffix, and whether existing files are replaced
 
     @cached_property
     def path(self) -> str:
@@ -200,25 +255,25 @@ class PredictionOutput:
         return self.path == "-" and self.side_files is None and sys.stdout.isatty()
 
     def resolve_format(self) -> str:
-        """The format, or an error if it is none, or none for its place."""
+        """Return the format; raise XmtcError if it is unknown or does not fit the destination."""
         from xmtc.output import choose_prediction_format
 
         return choose_prediction_format(self.path, self.format, self.is_terminal)
 
     def list_table_options(self) -> list[str]:
-        """The options that are not about results beside files."""
+        """Return the options given that do not apply to --per-file."""
         options = {"-o": self.output, "--format": self.format, "--wide": self.wide, "--keep": self.kept_fields}
         return [name for name, value in (options | {"--bom": self.bom}).items() if value]
 
     def open_writer(
-        self, source: Corpus | list[Document], tagger: Tagger, asked: PredictOptions
+        self, source: Corpus | list[Document], tagger: Tagger, options: PredictOptions
     ) -> tuple[AbstractContextManager[WriteFunction], Iterable[Document]]:
-        """What writes the answers, and the documents that it wants answers for."""
+        """Return the writer of the predictions, and the documents that it needs."""
         from xmtc.output import PredictionTable, open_prediction_writer
         from xmtc.output.side_files import SideFiles
 
-        above = cache(partial(tagger.broader_names, language=asked.language)) if asked.broader else None
-        table = PredictionTable(asked.k, self.wide, self.kept_fields, tagger.concepts is not None, above)
+        broader = cache(partial(tagger.broader_names, language=options.language)) if options.broader else None
+        table = PredictionTable(options.k, self.wide, self.kept_fields, tagger.concepts is not None, broader)
         if self.side_files is not None and not isinstance(source, list):
             results = SideFiles(Path(source.path), self.side_files[0], table, self.side_files[1])
             return results.open_writer(), results.skip_existing(source)
@@ -226,106 +281,116 @@ class PredictionOutput:
         return open_prediction_writer(self.path, self.resolve_format(), table, self.bom), documents
 
 
-def check_side_file_options(beside: bool, suffix: str | None, force: bool) -> None:
-    """Refuse options that speak of results beside files, where there will be none."""
+def check_per_file_options(per_file: bool, suffix: str | None, force: bool) -> None:
     from xmtc.errors import XmtcError
 
-    if not beside and (suffix is not None or force):
+    if not per_file and (suffix is not None or force):
         option = "--force" if suffix is None else "--suffix"
-        raise XmtcError(f"{option} is about results beside the files of a folder; give --beside, or leave it out.")
+        raise XmtcError(f"{option} applies to --per-file only; give --per-file, or leave it out.")
 
 
 def check_options(file: str | None, string: str | None, target: PredictionOutput) -> None:
-    """Refuse options that contradict each other, before the work."""
+    """Raise XmtcError for options that contradict each other."""
     from xmtc.errors import XmtcError
 
     if (file is None) == (string is None):
-        found = "no text" if file is None else "both FILE and --string"
-        raise XmtcError(f"Found {found}; give one: a FILE, - for standard input, or --string TEXT.")
+        problem = "no text" if file is None else "both FILE and --string"
+        raise XmtcError(f"Found {problem}; give one: a FILE, - for standard input, or --string TEXT.")
     if target.output == "":
-        raise XmtcError("-o names no file; give one, such as answers.csv, or - for standard output.")
+        raise XmtcError("-o is empty; give a file, such as predictions.csv, or - for standard output.")
     if target.side_files and target.list_table_options():
         option = target.list_table_options()[0]
-        raise XmtcError(f"--beside writes files of its own kind, for which {option} means nothing; give one of them.")
+        raise XmtcError(f"--per-file has a format of its own and cannot be combined with {option}; leave one out.")
     if string is not None and (target.side_files or target.kept_fields):
-        option = "--beside" if target.side_files else "--keep"
-        raise XmtcError(f"{option} is about a FILE, and --string gives none; leave it out.")
+        option = "--per-file" if target.side_files else "--keep"
+        raise XmtcError(f"{option} needs FILE and cannot be combined with --string; leave it out.")
     if target.resolve_format() == "jsonl" and target.wide:
         raise XmtcError(
-            "--wide is about tables, and JSON Lines have one object for each document anyway; leave it out, or choose "
-            "csv, tsv, xlsx or parquet with --format or -o."
+            "--wide needs a table, but JSON Lines have one object per document; leave it out, or choose csv, tsv, xlsx "
+            "or parquet with --format or -o."
         )
 
 
 def check_kept_fields(documents: Iterable[Document], kept: tuple[str, ...]) -> Iterator[Document]:
-    """Refuse documents of a format without named fields, where some are to be kept; say which fields were always
-    empty, as JSON Lines need not have them."""
+    """Yield the documents, and warn of --keep fields that are empty in all of them.
+
+    Raise XmtcError if the format of the corpus has no named fields.
+    """
     from xmtc.core.progress import print_to_stderr
     from xmtc.errors import XmtcError, escape_controls
 
     empty = set(range(len(kept)))
     for document in documents:
         if len(document.extra) != len(kept):
-            found = f"--keep {','.join(kept)} names fields, and this corpus has none"
-            raise XmtcError(f"{found}: it is no table and no JSON Lines; leave --keep out, or convert it.")
+            raise XmtcError(
+                f"--keep {','.join(kept)} needs a corpus with named fields, a table or JSON Lines; leave --keep out, "
+                "or convert the corpus."
+            )
         if empty:
             empty = {place for place in empty if document.extra[place] in (None, "")}
         yield document
     for place in sorted(empty):
-        print_to_stderr(f"No document has anything in the field {escape_controls(kept[place])!r}; check --keep.")
+        print_to_stderr(f"The field {escape_controls(kept[place])!r} is empty in all documents; check --keep.")
 
 
 def write_predictions(
-    tagger: Tagger, source: Corpus | list[Document], target: PredictionOutput, asked: PredictOptions, run: Run
+    tagger: Tagger, source: Corpus | list[Document], target: PredictionOutput, options: PredictOptions, run: Run
 ) -> PredictCounts:
-    """Write the answers, batch by batch."""
+    """Write the predictions batch by batch, and return counts of documents."""
     from xmtc.output import Prediction
 
-    done = PredictCounts()
-    writer, documents = target.open_writer(source, tagger, asked)
+    counts = PredictCounts()
+    writer, documents = target.open_writer(source, tagger, options)
     with writer as write:
-        for batch, ranked in predict_batches(tagger, split_into_batches(documents), asked, run):
-            tags = tagger.to_tags(ranked.apply_threshold(asked.threshold), asked.language)
-            is_deep = asked.k == ranked.k < len(tagger.labels)  # then those beyond were not looked at
-            n_full = sum(len(each) > asked.k - is_deep for each in tags) if asked.decide else 0
-            tags = [each[: asked.k] for each in tags]
-            pairs = zip(batch, tags, strict=True)
-            write(Prediction(document.id, found, document.extra, document.text) for document, found in pairs)
+        for batch, predictions in predict_batches(tagger, split_into_batches(documents), options, run):
+            tags_by_document = tagger.to_tags(predictions, options.language)
+            n_at_limit = 0
+            if options.threshold == "tuned":
+                is_deepest = options.k == predictions.k < len(tagger.labels)  # lower ranks were not searched
+                n_at_limit = sum(len(tags) > options.k - is_deepest for tags in tags_by_document)
+            tags_by_document = [tags[: options.k] for tags in tags_by_document]
+            pairs = zip(batch, tags_by_document, strict=True)
+            write(Prediction(document.id, tags, document.extra, document.text) for document, tags in pairs)
             sys.stdout.flush()
-            n_silent = sum(not found for found in tags)
-            done = PredictCounts(done.n_docs + ranked.n_docs, done.n_unlabelled + n_silent, done.n_at_limit + n_full)
-    return done
+            counts = PredictCounts(
+                counts.n_docs + predictions.n_docs,
+                counts.n_unlabelled + sum(not tags for tags in tags_by_document),
+                counts.n_at_limit + n_at_limit,
+            )
+    return counts
 
 
 def predict_batches(
-    tagger: Tagger, batches: Iterator[list[Document]], asked: PredictOptions, run: Run
+    tagger: Tagger, batches: Iterator[list[Document]], options: PredictOptions, run: Run
 ) -> Iterator[tuple[list[Document], Predictions]]:
-    """Each batch and its ranked labels; on a cluster, a machine of it has ranked them."""
+    """Yield each batch and its predictions, computed here or on the cluster."""
     from xmtc.cluster.scheduling import map_on_cluster
     from xmtc.core.run import Run
 
     if not run.cluster:
-        yield from ((batch, asked.predict(tagger, batch, run)) for batch in batches)
+        yield from ((batch, options.predict(tagger, batch, run)) for batch in batches)
         return
-    held: deque[list[Document]] = deque()
+    pending: deque[list[Document]] = deque()
 
-    def sent() -> Iterator[list[Document]]:
+    def send() -> Iterator[list[Document]]:
         for batch in batches:
-            held.append(batch)
+            pending.append(batch)
             yield [document._replace(extra=()) for document in batch]
 
-    work = partial(asked.predict, tagger, run=Run(threads=1, device=run.device))
-    for ranked, _ in map_on_cluster(run.cluster, work, sent(), size=len, max_pending_per_cpu=MAX_BATCHES_AHEAD):
-        yield held.popleft(), ranked
+    work = partial(options.predict, tagger, run=Run(threads=1, device=run.device))
+    for predictions, _ in map_on_cluster(run.cluster, work, send(), size=len, max_pending_per_cpu=MAX_PENDING_BATCHES):
+        yield pending.popleft(), predictions
 
 
-def format_summary(n_docs: int, n_silent: int, always: bool) -> str:
-    documents = "1 document" if n_docs == 1 else f"{n_docs:,} documents"
-    if not n_silent:
-        return f"{documents} tagged."
-    who, whom = ("it gets", "it") if n_docs == 1 else ("they get" if n_silent == n_docs else "the others get", "them")
-    said = f"{n_docs - n_silent:,} of {documents} tagged: {who} no label"
-    return f"{said}." if always else f"{said}, as a rule because the model knows no word of {whom} (see --always)."
+def format_summary(counts: PredictCounts, hint: bool) -> str:
+    """Return how many documents got labels; `hint` explains why some did not."""
+    documents = "1 document" if counts.n_docs == 1 else f"{counts.n_docs:,} documents"
+    if not counts.n_unlabelled:
+        return f"{documents} labelled."
+    summary = f"{counts.n_docs - counts.n_unlabelled:,} of {documents} labelled"
+    if not hint:
+        return f"{summary}."
+    return f"{summary}; the model knows no word of the others, or finds no label (see --always)."
 
 
 def split_into_batches(documents: Iterable[Document]) -> Iterator[list[Document]]:

@@ -1,62 +1,81 @@
-"""xmtc serve: models as a service, with a page for people."""
+"""xmtc serve: an HTTP service for models."""
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Annotated
 
 import typer
 
+from xmtc.cli.help import ADVANCED, PERFORMANCE
 from xmtc.cli.options import DeviceOption
 
-ModelsArgument = Annotated[
-    list[str], typer.Argument(metavar="MODEL…", help="model folders; name=FOLDER gives one another name")
-]
-ReportsOption = Annotated[
-    list[str] | None, typer.Option(metavar="FILE", help="page of `xmtc report`; of several models, NAME=FILE")
-]
-McpOption = Annotated[bool, typer.Option("--mcp", help="serve tools for assistants (MCP) on stdin and stdout instead")]
-OriginsOption = Annotated[
-    list[str] | None, typer.Option("--cors", metavar="ORIGIN", help="allowed CORS origin (repeatable)")
-]
-HostsOption = Annotated[
-    list[str] | None,
-    typer.Option("--allow-host", metavar="NAME", help="further host name of this service (repeatable; *: any)"),
-]
+LIMITS = "Limits"  # panel
+
+
+def limit_option(help: str, min: float = 1, metavar: str = "N") -> typer.models.OptionInfo:
+    return typer.Option(min=min, metavar=metavar, help=help, rich_help_panel=LIMITS)
 
 
 def serve(
-    models: ModelsArgument,
-    host: Annotated[str, typer.Option(help="address to listen at; 0.0.0.0 lets other machines ask")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free")] = 8000,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="processes; they share the models' memory")] = 1,
-    threads: Annotated[int, typer.Option(min=0, help="for a batch of texts (0: all there are)")] = 1,
-    device: DeviceOption = "auto",
-    watch: Annotated[bool, typer.Option("--watch", help="take over a new model in a folder by itself")] = False,
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL", help="Model folder; NAME=FOLDER serves it under another name.")
+    ],
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 accepts other machines.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 takes a free one.")] = 8000,
     token: Annotated[
-        str | None, typer.Option(envvar="XMTC_TOKEN", show_envvar=True, help="that clients must send")
+        str | None,
+        typer.Option(envvar="XMTC_TOKEN", show_envvar=True, metavar="TEXT", help="Token that clients must send."),
     ] = None,
-    token_file: Annotated[str | None, typer.Option(metavar="FILE", help="file with the token")] = None,
-    cors: OriginsOption = None,
-    allow_host: HostsOption = None,
-    report: ReportsOption = None,
-    max_body: Annotated[int, typer.Option(min=1, help="bytes of a request")] = 32 * 2**20,
-    max_text: Annotated[int, typer.Option(min=1, help="characters of a text")] = 1_000_000,
-    max_texts: Annotated[int, typer.Option(min=1, help="texts of a request")] = 1000,
-    max_k: Annotated[int, typer.Option(min=1, help="labels of a text")] = 1000,
-    max_queue: Annotated[int, typer.Option(min=1, help="texts that wait for a model")] = 2000,
-    max_per_client: Annotated[int, typer.Option(min=0, help="requests of one address at a time (0: any)")] = 0,
-    max_seconds: Annotated[float, typer.Option(min=0.1, help="that a request may take")] = 30.0,
-    max_connections: Annotated[int, typer.Option(min=1, help="at a time")] = 4000,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="write no line for each request")] = False,
-    mcp: McpOption = False,
+    token_file: Annotated[str | None, typer.Option(metavar="FILE", help="File with the token.")] = None,
+    cors: Annotated[
+        list[str] | None, typer.Option("--cors", metavar="ORIGIN", help="Allowed CORS origin (repeatable).")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="Further host name of this service (repeatable; * for any)."),
+    ] = None,
+    report: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Page of `xmtc report`; NAME=FILE with several models (repeatable)."),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Reload a model when its folder changes.")] = False,
+    mcp: Annotated[
+        bool, typer.Option("--mcp", help="Serve tools for assistants (MCP) on standard input and output instead.")
+    ] = False,
+    workers: Annotated[
+        int,
+        typer.Option(
+            min=1, max=256, metavar="N", help="Server processes; they share memory.", rich_help_panel=PERFORMANCE
+        ),
+    ] = 1,
+    threads: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Threads per batch of texts; 0 uses all cores.", rich_help_panel=PERFORMANCE
+        ),
+    ] = 1,
+    device: DeviceOption = "auto",
+    max_body: Annotated[int, limit_option("Bytes per request.", metavar="BYTES")] = 32 * 2**20,
+    max_text: Annotated[int, limit_option("Characters per text.")] = 1_000_000,
+    max_texts: Annotated[int, limit_option("Texts per request.")] = 1000,
+    max_k: Annotated[int, limit_option("Labels per text.")] = 1000,
+    max_queue: Annotated[int, limit_option("Texts that wait for a model.")] = 2000,
+    max_per_client: Annotated[int, limit_option("Concurrent requests per address; 0: no limit.", min=0)] = 0,
+    max_time: Annotated[
+        str, typer.Option(metavar="TIME", help="Time per request, such as 30s or 1m.", rich_help_panel=LIMITS)
+    ] = "30s",
+    max_connections: Annotated[int, limit_option("Concurrent connections.")] = 4000,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Write no access log.", rich_help_panel=ADVANCED)
+    ] = False,
 ) -> None:
-    """Serve models: an interface for programs, Annif's interface, and a page for people."""
+    """Serve models over HTTP: a JSON API, Annif's API, and a web page."""
+    from xmtc.cli.options import parse_time
     from xmtc.errors import as_missing_extra
     from xmtc.server.settings import ServiceLimits, Settings, parse_models, parse_reports
 
-    given = locals()
-    limits = ServiceLimits(**{field.name: given[f"max_{field.name}"] for field in fields(ServiceLimits)})
     folders = parse_models(models)
     settings = Settings(
         folders,
@@ -71,24 +90,33 @@ def serve(
         threads=threads,
         device=device,
         access_log=not quiet,
-        limits=limits,
+        limits=ServiceLimits(
+            body=max_body,
+            text=max_text,
+            texts=max_texts,
+            k=max_k,
+            queue=max_queue,
+            per_client=max_per_client,
+            seconds=parse_time("--max-time", max_time),
+            connections=max_connections,
+        ),
     )
     try:
         if mcp:
-            from xmtc.server.mcp import serve as begin
+            from xmtc.server.mcp import serve as run_service
         else:
-            import fastapi  # noqa: F401  # which the workers need, so that what is missing is said here
+            import fastapi  # noqa: F401  # the worker processes need these: report a missing package here
             import prometheus_client  # noqa: F401
             import python_multipart  # noqa: F401
 
-            from xmtc.server.startup import serve as begin
+            from xmtc.server.startup import serve as run_service
     except ImportError as error:
         raise as_missing_extra("xmtc serve", error) from None
-    begin(settings)
+    run_service(settings)
 
 
 def read_token(token: str | None, file: str | None) -> str | None:
-    """Return the token; raise XmtcError if a header cannot carry it."""
+    """Return the token; raise XmtcError if an HTTP header cannot contain it."""
     from pathlib import Path
 
     from xmtc.errors import XmtcError

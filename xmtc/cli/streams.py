@@ -11,12 +11,12 @@ import typer
 
 from xmtc.errors import escape_controls
 
-# A closed stream is opened the wrong way round, so that whoever needs it is refused; but anything may be said.
+# A closed standard stream is opened in the opposite direction, so that using it fails; standard error is writable.
 CLOSED_STREAM_FLAGS = (os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)
 
 
 class LossyErrorStream(io.FileIO):
-    """Standard error: the work does not end because nobody can be told of it."""
+    """Standard error that ignores write errors, so that a command does not fail because of a message."""
 
     def write(self, data: Any) -> int:
         try:
@@ -26,18 +26,17 @@ class LossyErrorStream(io.FileIO):
 
 
 def echo(text: str, err: bool = False, nl: bool = True) -> None:
-    """Print text that may quote anything, a file name or a label; of what a terminal obeys, only line ends and tabs are
-    left as they are."""
+    """Print text, with control characters other than line ends and tabs escaped."""
     lines = ("\t".join(map(escape_controls, line.split("\t"))) for line in text.split("\n"))
     typer.echo("\n".join(lines), err=err, nl=nl)
 
 
 def configure_streams() -> None:
-    """Answers are in UTF-8, as JSON is, whatever the terminal's; what is said on the side never fails."""
+    """Set standard output to UTF-8, and make standard error ignore write errors."""
     for number, flags in enumerate(CLOSED_STREAM_FLAGS):
         try:
             os.fstat(number)
-        except OSError:  # closed; the next file to be opened would take its number, and what is meant for the stream
+        except OSError:  # closed: otherwise the next file opened would get its descriptor
             os.open(os.devnull, flags)
     if sys.stdout is None:
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)))
@@ -50,12 +49,12 @@ def configure_streams() -> None:
 
 
 def is_stderr_file(stream: object) -> bool:
-    """Whether a stream writes to a file, a pipe or a terminal as to a file; not so a console of Windows."""
+    """Return True if a stream writes to descriptor 2 as a file; a Windows console does not."""
     buffer = getattr(stream, "buffer", None)
-    raw = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED there is none between
+    raw = getattr(buffer, "raw", buffer)  # with PYTHONUNBUFFERED there is no buffer
     return type(raw) is io.FileIO and raw.fileno() == 2
 
 
 def discard_output() -> None:
-    """Let go of what standard output cannot take, of which Python would complain at its end."""
+    """Discard buffered output after a broken pipe, about which Python would complain at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

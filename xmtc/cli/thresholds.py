@@ -1,7 +1,8 @@
-"""xmtc thresholds: decide how many of the ranked labels a document gets, and keep that with the model."""
+"""xmtc thresholds: thresholds that decide how many of the ranked labels a document gets."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,9 @@ from xmtc.cli.options import (
     AlwaysOption,
     CorpusOptions,
     DeviceOption,
+    JsonOption,
     LogJsonOption,
+    ModelOutputOption,
     ModelPath,
     QuietOption,
     ThreadsOption,
@@ -25,46 +28,49 @@ from xmtc.cli.streams import echo
 if TYPE_CHECKING:
     from xmtc.scores.tagger_thresholds import TunedTagger
 
-MIN_RELIABLE_DOCUMENTS = 100  # documents: of fewer, figures on the documents that taught say little
-METRIC_AVERAGES = {
-    "micro": "micro",
-    "macro": "macro",
-    "example": "by_document",
-}  # as metrics are called, and in figures
+MIN_RELIABLE_DOCUMENTS = 100  # with fewer, metrics on the tuning documents are too optimistic
+METRIC_AVERAGES = {"micro": "micro", "macro": "macro", "example": "by_document"}  # name shown -> field of the metrics
 
 
 @with_corpus_options()
 def thresholds(
     model: ModelPath,
     valid: Annotated[
-        str | None, typer.Argument(metavar="VALID", help="labelled documents that the model was not trained on")
+        str | None,
+        typer.Argument(metavar="CORPUS", help="Labelled documents that the model was not trained on."),
     ] = None,
     goal: Annotated[
         str,
         typer.Option(
-            "--for",
+            "--goal",
             metavar="GOAL",
-            help="what is wanted: f1 (mean over documents), micro-f1, macro-f1, precision=0.9, recall=0.8, tags=5",
+            help="Metric to optimise, f1 (mean over documents), micro-f1 or macro-f1; or a value to reach: "
+            "precision=0.9, recall=0.8, tags=5 (labels per document).",
         ),
     ] = "f1",
     by: Annotated[
         str | None,
         typer.Option(
+            "--per",
             metavar="all|label|document",
-            help="one threshold for all labels, one for each, or by expected F1 a number for each document "
-            "(what is best on halves of VALID)",
+            help="One threshold for all labels, one per label, or the number of labels with the best expected F1 per "
+            "document; by default the best of them on halves of CORPUS.",
         ),
     ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="take the model's decision away, instead")] = False,
-    json: Annotated[bool, typer.Option("--json", help="print a JSON object of fractions")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove the thresholds of the model instead.")] = False,
     always: AlwaysOption = False,
+    output: ModelOutputOption = None,
+    json: JsonOption = False,
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
     reading: CorpusOptions = CorpusOptions(),
     quiet: QuietOption = False,
     log_json: LogJsonOption = None,
 ) -> None:
-    """Learn which of the ranked labels are given, print what that reaches, and keep it with the model, for --decide."""
+    """Tune the decision thresholds on labelled documents, and print the metrics that they reach.
+
+    `xmtc predict --threshold tuned` applies them. Changes MODEL in place unless -o is given.
+    """
     from json import dumps
 
     from xmtc.errors import XmtcError
@@ -75,63 +81,66 @@ def thresholds(
     from xmtc.tagger import Tagger
 
     if clear == (valid is not None):
-        found = "both VALID and --clear" if clear else "no documents"
-        raise XmtcError(f"Found {found}; give VALID to learn a decision from, or --clear to take the model's away.")
-    list_scopes(parse_goal(goal), by)  # refused before the work
-    opened = read_stamp(model)
+        problem = "both CORPUS and --clear" if clear else "no documents"
+        raise XmtcError(f"Found {problem}; give CORPUS to tune thresholds, or --clear to remove those of the model.")
+    list_scopes(parse_goal(goal), by)  # raises before any work
+    target = Path(model) if output is None else output
+    stamp = read_stamp(model)
     tagger = Tagger.load(model)
-    check_target(model)
+    check_target(target)
+    expected_stamp = stamp if output is None else ()
     if valid is None:
-        tagger.with_decision(None).save(model, expected_stamp=opened)
-        echo(f"{model} has no decision any more.", err=True)
+        tagger.with_decision(None).save(target, expected_stamp=expected_stamp)
+        echo(f"{target} has no tuned thresholds any more.", err=True)
         return
     source = open_corpus_input(valid, reading, get_saved_reading(tagger), quiet=quiet)
     run = make_run(threads, quiet, device=device, log_json=log_json)
-    lesson = tune_tagger_thresholds(tagger, source, goal, by, run, always=always)
-    lesson.tagger.save(model, expected_stamp=opened)
-    echo(dumps(tuning_as_json(lesson)) if json else format_tuning(lesson))
+    tuned = tune_tagger_thresholds(tagger, source, goal, by, run, always=always)
+    tuned.tagger.save(target, expected_stamp=expected_stamp)
+    echo(dumps(tuning_as_json(tuned)) if json else format_tuning(tuned))
     if not quiet:
-        echo(f"Kept in {model}: `xmtc predict {model} FILE --decide` gives these labels.", err=True)
+        echo(f"Saved in {target}. Next: xmtc predict {target} FILE --threshold tuned", err=True)
     report_rejects(source)
 
 
-def tuning_as_json(lesson: TunedTagger) -> dict:
+def tuning_as_json(tuned: TunedTagger) -> dict:
     values = {
-        f"{name}-{what}": value
-        for name, field in METRIC_AVERAGES.items()
-        for what, value in zip(("P", "R", "F1"), getattr(lesson.metrics, field), strict=True)
+        f"{average}-{metric}": value
+        for average, field in METRIC_AVERAGES.items()
+        for metric, value in zip(("P", "R", "F1"), getattr(tuned.metrics, field), strict=True)
     }
     return (
-        lesson.tagger.about["decision"]
-        | {"tags": lesson.metrics.labels_per_document, "halves": lesson.half_split_scores}
+        tuned.tagger.about["decision"]
+        | {"tags": tuned.metrics.labels_per_document, "halves": tuned.half_split_scores}
         | values
     )
 
 
-def format_tuning(lesson: TunedTagger) -> str:
-    """What was decided, and the figures of the documents that it was learnt from."""
-    decision, reached = lesson.decision, lesson.metrics
+def format_tuning(tuned: TunedTagger) -> str:
+    """Return the thresholds and their metrics on the tuning documents as text."""
+    decision, metrics = tuned.decision, tuned.metrics
     lines = [
-        f"For {decision.goal}, by {decision.by}: {decision}; {reached.labels_per_document:.1f} for a document on average."
+        f"Tuned for {decision.goal}, per {decision.by}: {decision}; {metrics.labels_per_document:.1f} labels per "
+        "document on average.",
+        f"{'':8}      P       R      F1",
     ]
-    lines += [f"{'':8}      P       R      F1"]
-    lines += [
-        f"{name:8}" + "".join(f"{100 * each:7.2f} " for each in getattr(reached, field)).rstrip()
-        for name, field in METRIC_AVERAGES.items()
-    ]
-    if lesson.half_split_scores:
-        each = ", ".join(f"by {kind} {100 * value:.2f}" for kind, value in lesson.half_split_scores.items())
-        lines += [f"Each half of the documents by what the other taught, {decision.goal}: {each}."]
-    if lesson.true_labels.shape[0] < MIN_RELIABLE_DOCUMENTS:
-        found = f"{lesson.true_labels.shape[0]} documents are few to learn a decision from"
-        lines += [f"{found}: expect less of others than these figures say."]
-    return "\n".join([*lines, *format_missed_goal(lesson)])
+    for average, field in METRIC_AVERAGES.items():
+        lines += [f"{average:8}" + "".join(f"{100 * value:7.2f} " for value in getattr(metrics, field)).rstrip()]
+    if tuned.half_split_scores:
+        scores = ", ".join(f"per {kind} {100 * value:.2f}" for kind, value in tuned.half_split_scores.items())
+        lines += [f"{decision.goal} of two-fold cross-validation: {scores}."]
+    n_docs = tuned.true_labels.shape[0]
+    if n_docs < MIN_RELIABLE_DOCUMENTS:
+        lines += [
+            f"{n_docs} documents are few to tune thresholds on: expect lower values on other documents.",
+        ]
+    return "\n".join([*lines, *format_missed_goal(tuned)])
 
 
-def format_missed_goal(lesson: TunedTagger) -> list[str]:
-    """A sentence where no threshold serves a precision or a recall that is wanted."""
-    name, _, wanted = lesson.decision.goal.partition("=")
-    found = {"precision": lesson.metrics.micro[0], "recall": lesson.metrics.micro[1]}.get(name)
-    if found is None or found >= float(wanted) - 1e-6:
+def format_missed_goal(tuned: TunedTagger) -> list[str]:
+    """Return a sentence if no threshold reaches the precision or recall of the goal."""
+    name, _, target = tuned.decision.goal.partition("=")
+    value = {"precision": tuned.metrics.micro[0], "recall": tuned.metrics.micro[1]}.get(name)
+    if value is None or value >= float(target) - 1e-6:
         return []
-    return [f"No threshold reaches a {name} of {wanted} on these documents: {found:.3g} is the nearest."]
+    return [f"No threshold reaches a {name} of {target} on these documents: {value:.3g} is the nearest."]

@@ -1,4 +1,4 @@
-"""xmtc vocab: vocabularies of concepts, and what they do for a model: names of its labels, and filters."""
+"""xmtc vocab: vocabularies of concepts, label names and label filters of models."""
 
 from __future__ import annotations
 
@@ -8,35 +8,47 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xmtc.cli.options import AllowOption, DenyOption, LanguageOption, ModelPath, QuietOption
+from xmtc.cli.options import (
+    AllowOption,
+    DenyOption,
+    JsonOption,
+    LanguageOption,
+    ModelOutputOption,
+    ModelPath,
+    QuietOption,
+)
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from xmtc.tagger import Tagger
     from xmtc.vocabulary import Vocabulary
 
-app = typer.Typer(help="Import vocabularies, look into them, and attach them to models.", no_args_is_help=True)
+app = typer.Typer(help="Import and search vocabularies, and attach them to models.", no_args_is_help=True)
 
 VocabularyPath = Annotated[
-    str, typer.Argument(metavar="VOCAB", help="folder of `xmtc vocab import`, or a SKOS file or table")
+    str, typer.Argument(metavar="VOCAB", help="Vocabulary: a folder of `xmtc vocab import`, a SKOS file or a table.")
 ]
-MAX_SHOWN_LABELS = 5  # labels with a problem that are named
+ConceptArgument = Annotated[str, typer.Argument(metavar="NAME", help="URI, id, notation or name of a concept.")]
+MAX_SHOWN_LABELS = 5
 
 
 @app.command("import")
 def import_(
     sources: Annotated[
-        list[str], typer.Argument(metavar="VOCAB… OUT", help="SKOS files or tables, and the folder to write")
+        list[str],
+        typer.Argument(metavar="FILE... OUT", help="SKOS files or tables, and the vocabulary folder to write."),
     ],
     format: Annotated[
-        str | None, typer.Option(help="turtle, xml, nt, json-ld, tsv or csv (told from the name if left out)")
+        str | None,
+        typer.Option(metavar="FORMAT", help="turtle, xml, nt, json-ld, tsv or csv; by default from the file name."),
     ] = None,
     language: Annotated[
-        str | None, typer.Option(help="of names that do not say theirs (a table yso-fi.tsv says fi by its name)")
+        str | None,
+        typer.Option(metavar="CODE", help="Language of names without one; a table yso-fi.tsv has fi in its name."),
     ] = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Make a vocabulary folder of SKOS (Turtle, RDF/XML, N-Triples, JSON-LD) or of tables (TSV, CSV)."""
+    """Convert SKOS (Turtle, RDF/XML, N-Triples, JSON-LD) or tables (TSV, CSV) to a vocabulary folder."""
     import time
 
     from xmtc.core.progress import hide_progress, show_progress
@@ -46,31 +58,31 @@ def import_(
 
     *paths, output = sources
     if not paths:
-        raise XmtcError(f"Found only {output}; expected the file of a vocabulary and the folder to write.")
+        raise XmtcError(f"Found only {output}; expected at least one vocabulary file and the folder to write.")
     start = time.perf_counter()
     VOCABULARY_FOLDER.check_target(output)
-    found = import_files(paths, format, language, hide_progress if quiet else show_progress)
-    found.save(output)
+    vocabulary = import_files(paths, format, language, hide_progress if quiet else show_progress)
+    vocabulary.save(output)
     if not quiet:
         seconds = time.perf_counter() - start
-        echo(f"{output}: {describe_vocabulary(found)} in {seconds:.1f} s. Next: xmtc vocab stats {output}", err=True)
+        echo(
+            f"{output}: {describe_vocabulary(vocabulary)} in {seconds:.1f} s. Next: xmtc vocab stats {output}", err=True
+        )
 
 
 @app.command()
-def stats(
-    vocab: VocabularyPath, json: Annotated[bool, typer.Option("--json", help="print a JSON object")] = False
-) -> None:
-    """Print how many concepts, names, languages and links a vocabulary has, and its schemes and collections."""
+def stats(vocab: VocabularyPath, json: JsonOption = False) -> None:
+    """Print the number of concepts, names, languages and links, and the schemes and collections."""
     from json import dumps
 
     from xmtc.errors import escape_controls, escape_json_controls
     from xmtc.vocabulary.statistics import compute_statistics, list_groups
 
-    found = open_vocabulary(vocab)
-    numbers, groups = compute_statistics(found), list_groups(found)
+    vocabulary = open_vocabulary(vocab)
+    numbers, groups = compute_statistics(vocabulary), list_groups(vocabulary)
     if json:
-        listed = [group._asdict() for group in groups]
-        echo(escape_json_controls(dumps(numbers | {"groups": listed}, indent=2, ensure_ascii=False)))
+        description = numbers | {"groups": [group._asdict() for group in groups]}
+        echo(escape_json_controls(dumps(description, indent=2, ensure_ascii=False)))
         return
     width = max(map(len, numbers))
     for name, number in numbers.items():
@@ -83,50 +95,54 @@ def stats(
 @app.command()
 def find(
     vocab: VocabularyPath,
-    label: Annotated[str, typer.Argument(metavar="NAME", help="URI, id, notation or name")],
+    label: ConceptArgument,
     language: LanguageOption = None,
-    part: Annotated[bool, typer.Option("--part", help="also concepts with NAME within a name of theirs")] = False,
+    part: Annotated[bool, typer.Option("--part", help="Also find concepts with NAME as a part of a name.")] = False,
 ) -> None:
-    """Print the concepts that are called so, the closest first: URI, notations and name, with tabs between them."""
+    """Print URI, notations and name of matching concepts, best match first, separated by tabs."""
     from xmtc.errors import XmtcError, escape_controls
 
-    found = open_vocabulary(vocab, language)
-    concepts = found.find_all(label)
+    vocabulary = open_vocabulary(vocab, language)
+    concepts = vocabulary.find_all(label)
     if part:
-        concepts = list(dict.fromkeys([*concepts, *found.find_containing(label)]))
+        concepts = list(dict.fromkeys([*concepts, *vocabulary.find_containing(label)]))
     if not concepts:
-        hint = "expected another part of a name." if part else "--part looks for names that contain it."
+        hint = "expected another part of a name." if part else "--part finds names that contain it."
         raise XmtcError(f"{vocab} has no concept {label!r}; {hint}")
     for concept in concepts:
-        cells = (found.uri(concept), " ".join(found.notations(concept)), found.name(concept, language) or "")
+        cells = (
+            vocabulary.uri(concept),
+            " ".join(vocabulary.notations(concept)),
+            vocabulary.name(concept, language) or "",
+        )
         echo("\t".join(map(escape_controls, cells)))
 
 
 @app.command()
 def show(
     vocab: VocabularyPath,
-    label: Annotated[str, typer.Argument(metavar="NAME", help="URI, id, notation or name")],
+    label: ConceptArgument,
     language: LanguageOption = None,
-    json: Annotated[bool, typer.Option("--json", help="print a JSON object")] = False,
+    json: JsonOption = False,
 ) -> None:
-    """Print all that a vocabulary says of a concept: names in all languages, what is above and below it."""
+    """Print names, broader and narrower concepts of a concept."""
     from json import dumps
 
     from xmtc.errors import XmtcError, escape_controls, escape_json_controls
     from xmtc.vocabulary import NO_CONCEPT
     from xmtc.vocabulary.statistics import describe_concept
 
-    found = open_vocabulary(vocab, language)
-    concept = found.find(label)
+    vocabulary = open_vocabulary(vocab, language)
+    concept = vocabulary.find(label)
     if concept == NO_CONCEPT:
         raise XmtcError(f"{vocab} has no concept {label!r}; expected a URI, an id, a notation or a name.")
-    said = describe_concept(found, concept, language)
+    description = describe_concept(vocabulary, concept, language)
     if json:
-        echo(escape_json_controls(dumps(said, indent=2, ensure_ascii=False)))
+        echo(escape_json_controls(dumps(description, indent=2, ensure_ascii=False)))
         return
-    for name, value in said.items():
-        for each in value if isinstance(value, list) else [value]:
-            echo(f"{name}: {escape_controls(str(each))}")
+    for name, value in description.items():
+        for item in value if isinstance(value, list) else [value]:
+            echo(f"{name}: {escape_controls(str(item))}")
 
 
 @app.command()
@@ -136,21 +152,27 @@ def attach(
     language: LanguageOption = None,
     allow: AllowOption = None,
     deny: DenyOption = None,
+    output: ModelOutputOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Let a model know what its labels are called; it keeps the vocabulary, and any filter, in its folder."""
-    from xmtc.model_folder import read_stamp
+    """Store a vocabulary of the labels, and optionally a label filter, in a model.
+
+    Changes MODEL in place unless -o is given.
+    """
+    from xmtc.model_folder import check_target, read_stamp
     from xmtc.tagger import Tagger
 
-    opened = read_stamp(model)
+    target = Path(model) if output is None else output
+    check_target(target)
+    stamp = read_stamp(model)
     tagger = Tagger.load(model).with_vocabulary(open_vocabulary(vocab, language, quiet), language)
     if allow or deny:
         tagger = tagger.with_filter(allow or [], deny or [])
         report_empty_filters(tagger, allow, deny)
     report_problems(tagger)
-    tagger.save(model, expected_stamp=opened)
+    tagger.save(target, expected_stamp=stamp if output is None else ())
     if not quiet:
-        report_label_filter(model, tagger)
+        report_label_filter(target, tagger)
 
 
 @app.command()
@@ -158,78 +180,82 @@ def filter(
     model: ModelPath,
     allow: AllowOption = None,
     deny: DenyOption = None,
-    clear: Annotated[bool, typer.Option("--clear", help="let the model answer with all its labels again")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove the filter of the model instead.")] = False,
+    output: ModelOutputOption = None,
 ) -> None:
-    """Decide which labels a model may answer, from now on; a filter that it has is replaced."""
+    """Restrict the labels that a model predicts; replaces a filter that it has.
+
+    Changes MODEL in place unless -o is given.
+    """
     from xmtc.errors import XmtcError
-    from xmtc.model_folder import read_stamp
+    from xmtc.model_folder import check_target, read_stamp
     from xmtc.tagger import Tagger
 
     if clear == bool(allow or deny):
-        found = "both --clear and a filter" if clear else "no filter"
-        raise XmtcError(f"Found {found}; give --allow or --deny, or --clear to take the model's filter away.")
-    opened = read_stamp(model)
+        problem = "both --clear and a filter" if clear else "no filter"
+        raise XmtcError(f"Found {problem}; give --allow or --deny, or --clear to remove the filter of the model.")
+    target = Path(model) if output is None else output
+    check_target(target)
+    stamp = read_stamp(model)
     tagger = Tagger.load(model).with_filter(allow or [], deny or [])
     report_empty_filters(tagger, allow, deny)
-    tagger.save(model, expected_stamp=opened)
-    report_label_filter(model, tagger)
+    tagger.save(target, expected_stamp=stamp if output is None else ())
+    report_label_filter(target, tagger)
 
 
 @app.command()
 def check(model: ModelPath) -> None:
-    """Print the labels of a model that its vocabulary does not have or has deprecated: label, documents, and why."""
+    """Print labels that the vocabulary of a model lacks or has deprecated: label, documents, problem."""
     from xmtc.errors import XmtcError, escape_controls
     from xmtc.tagger import Tagger
 
     tagger = Tagger.load(model)
     if tagger.concepts is None:
-        raise XmtcError(f"{model} has no vocabulary; `xmtc vocab attach {model} VOCAB` gives it one.")
+        raise XmtcError(f"{model} has no vocabulary; attach one with `xmtc vocab attach {model} VOCAB`.")
     tagger.check()
     for problem in tagger.concepts.problems():
         label, n_docs = tagger.labels[problem.label], tagger.frequencies[problem.label]
-        replaced = " ".join(tagger.concepts.vocabulary.uri(each) for each in problem.replacements)
+        replaced = " ".join(tagger.concepts.vocabulary.uri(concept) for concept in problem.replacements)
         why = "deprecated" if problem.is_deprecated else "not in the vocabulary"
         echo("\t".join(map(escape_controls, (label, str(n_docs), why, replaced))))
     report_problems(tagger)
 
 
 def open_vocabulary(path: str, language: str | None = None, quiet: bool = True) -> Vocabulary:
-    """A vocabulary folder, or a file that is imported on the way; with names in a language."""
+    """Open a vocabulary folder or import a file; raise XmtcError if it has no names in the language."""
     from xmtc.core.progress import hide_progress, show_progress
     from xmtc.vocabulary import Vocabulary, import_files
 
-    is_file = Path(path).is_file()
-    found = (
-        import_files([path], None, None, hide_progress if quiet else show_progress)
-        if is_file
-        else Vocabulary.load(path)
-    )
-    found.check_language(language)
-    return found
+    if Path(path).is_file():
+        vocabulary = import_files([path], None, None, hide_progress if quiet else show_progress)
+    else:
+        vocabulary = Vocabulary.load(path)
+    vocabulary.check_language(language)
+    return vocabulary
 
 
 def describe_vocabulary(vocabulary: Vocabulary) -> str:
     languages = ", ".join(code for code in vocabulary.languages if code)
-    return f"{len(vocabulary):,} concepts with names in {languages or 'no stated language'}"
+    return f"{len(vocabulary):,} concepts with names in {languages or 'no language'}"
 
 
 def report_empty_filters(tagger: Tagger, allow: list[str] | None, deny: list[str] | None) -> None:
-    """Say which entries of a filter do nothing, because the model has no label of them."""
+    """Print the filter entries that match no label of the model."""
     from xmtc.errors import escape_controls
     from xmtc.vocabulary.label_filters import find_empty_entries
 
     for option, entries in (("--allow", allow), ("--deny", deny)):
         for entry in find_empty_entries(entries or [], tagger.labels, tagger.concepts):
-            echo(f"{option} {escape_controls(entry)} does nothing: the model has no label of it.", err=True)
+            echo(f"{option} {escape_controls(entry)} matches no label of the model.", err=True)
 
 
-def report_label_filter(model: str, tagger: Tagger) -> None:
+def report_label_filter(model: Path, tagger: Tagger) -> None:
     n_allowed = len(tagger.labels) if tagger.allowed is None else int(tagger.allowed.sum())
-    echo(f"{model} may answer with {n_allowed:,} of its {len(tagger.labels):,} labels.", err=True)
+    echo(f"{model} predicts {n_allowed:,} of its {len(tagger.labels):,} labels.", err=True)
 
 
 def report_problems(tagger: Tagger) -> None:
-    """Say which labels are not in the vocabulary, and which it has deprecated."""
+    """Print which labels are missing in the vocabulary, and which are deprecated."""
     assert tagger.concepts is not None
     n_found = int((tagger.concepts.concepts >= 0).sum())
     echo(f"{n_found:,} of {len(tagger.labels):,} labels are in the vocabulary.", err=True)
@@ -245,19 +271,18 @@ def format_problems(tagger: Tagger) -> Iterator[str]:
     unknown = [escape_controls(tagger.labels[problem.label]) for problem in problems if not problem.is_deprecated]
     deprecated = [problem for problem in problems if problem.is_deprecated]
     if unknown:
-        yield f"Not in it: {shorten_list(unknown)}"
+        yield f"Not in the vocabulary: {shorten_list(unknown)}"
     replaced = []
     for problem in deprecated:
-        instead = " and ".join(escape_controls(vocabulary.name(i) or vocabulary.uri(i)) for i in problem.replacements)
+        names = [escape_controls(vocabulary.name(i) or vocabulary.uri(i)) for i in problem.replacements]
         name = escape_controls(tagger.concepts.name(problem.label) or tagger.labels[problem.label])
-        replaced.append(f"{name} (replaced by {instead})" if instead else name)
+        replaced.append(f"{name} (replaced by {' and '.join(names)})" if names else name)
     if replaced:
         yield f"Deprecated: {shorten_list(replaced)}"
 
 
 def shorten_list(names: list[str]) -> str:
-    """The first of several, and how many more there are."""
-    more = len(names) - MAX_SHOWN_LABELS
-    return ", ".join(names[:MAX_SHOWN_LABELS]) + (
-        f", and {more:,} more; `xmtc vocab check MODEL` lists all" if more > 0 else ""
-    )
+    """Return the first names, and the number of the others."""
+    n_more = len(names) - MAX_SHOWN_LABELS
+    shown = ", ".join(names[:MAX_SHOWN_LABELS])
+    return f"{shown}, and {n_more:,} more; `xmtc vocab check MODEL` lists all" if n_more > 0 else shown

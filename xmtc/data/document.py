@@ -43,13 +43,16 @@ class Document(NamedTuple):
     page_offsets: tuple[int, ...] = ()
 
 
-def as_documents(texts: Iterable[str]) -> Iterator[Document]:
-    """Yield a document without labels for each text; ids are the positions from 0."""
-    check_not_single_text(texts)
-    for number, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise XmtcError(f"Text {number} is {describe_non_text(text)}; expected a string.")
-        yield Document(str(number), text, [])
+def as_documents(documents: Iterable[str] | Iterable[Document]) -> Iterator[Document]:
+    """Yield documents as they are, and texts as documents without labels; ids of texts are their positions from 0."""
+    check_not_single_text(documents)
+    for number, document in enumerate(documents):
+        if isinstance(document, Document):
+            yield document
+        elif isinstance(document, str):
+            yield Document(str(number), document, [])
+        else:
+            raise XmtcError(f"Text {number} is {describe_non_text(document)}; expected a string.")
 
 
 def check_not_single_text(texts: Any) -> None:

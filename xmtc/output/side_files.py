@@ -32,8 +32,8 @@ class SideFiles:
     def __post_init__(self) -> None:
         if not self.folder.is_dir():
             raise XmtcError(
-                f"--beside writes results beside the files of a folder, and {self.folder} is none; name a folder, or "
-                "a file for the results with -o."
+                f"--per-file writes one file per document of a folder, but {self.folder} is not a folder; name a "
+                "folder, or a file for the results with -o."
             )
         taken = self.suffix.lower() in LABEL_FILE_EXTENSIONS or self.suffix.lower().endswith(tuple(DOCUMENT_EXTENSIONS))
         if not self.suffix or set("/\\") & set(self.suffix) or taken:

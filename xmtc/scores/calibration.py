@@ -158,7 +158,8 @@ def calibrate_tagger(tagger: Tagger, documents: Iterable[Document], run: Run = R
     Tuned thresholds are dropped, because they are for the scores before.
     """
     raw_tagger = tagger.with_model(strip_calibration(tagger.model))
-    predictions, Y = raw_tagger.rank_labelled(documents, min(MIN_MEMBER_LABELS, len(tagger.labels)), run)
+    data, Y, _ = raw_tagger.transform_labelled(documents, run)
+    predictions = raw_tagger.predict(data, min(MIN_MEMBER_LABELS, len(tagger.labels)), run)
     has_labels = np.diff(Y.indptr) > 0
     n_docs = int(has_labels.sum())
     if n_docs < MIN_CALIBRATION_DOCUMENTS:

@@ -13,7 +13,6 @@ from scipy.sparse import csr_array
 from xmtc.core.predictions import Predictions
 from xmtc.core.run import Run
 from xmtc.data.document import Document
-from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
 from xmtc.evaluation import EVALUATION_DEPTH, to_ranked_results
 from xmtc.evaluation.assignment_metrics import AssignmentMetrics, compute_assignment_metrics, count_by_document
@@ -72,13 +71,12 @@ def tune_tagger_thresholds(
     XmtcError
         If the goal or the scope is not valid, or no document has a label of the tagger.
     """
-    parsed_goal, collector, n_labels = parse_goal(goal), LabelCollector(), len(tagger.labels)
-    data = tagger.transform(collector.collect(documents), run)
-    true_labels = collector.to_matrix(tagger.labels.words())
+    parsed_goal, n_labels = parse_goal(goal), len(tagger.labels)
+    data, true_labels, _ = tagger.transform_labelled(documents, run)
     if not (true_labels.shape[0] and (true_labels.indices < n_labels).any()):
         raise XmtcError("No document has a label that the model knows; pass documents with labels of the model.")
     for depth in (EVALUATION_DEPTH, MAX_DECISION_DEPTH):
-        predictions = tagger.ranked(data, min(depth, n_labels), run, tagger.allowed, always)
+        predictions = tagger.predict(data, min(depth, n_labels), run, always=always)
         tuned = tune_thresholds(to_ranked_results(predictions, true_labels), parsed_goal, n_labels, by)
         selected = RankedResults(tuned.decision(predictions), true_labels)
         max_selected = int(count_by_document(selected)[1].max())

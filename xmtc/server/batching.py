@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from xmtc.errors import XmtcError
 from xmtc.server.request_errors import busy_error
@@ -26,8 +26,7 @@ class PredictQuery(NamedTuple):
     """What is asked about texts. Texts with equal questions are answered in one batch."""
 
     k: int = 5
-    threshold: float = 0.0
-    decide: bool = False
+    threshold: float | Literal["tuned"] = 0.0
     language: str | None = None
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()

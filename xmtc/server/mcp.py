@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from threading import Lock
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -109,16 +109,19 @@ def create_server(settings: Settings) -> MCPServer:
     @tools.tool()
     @with_tool_errors
     def tag(
-        text: str, k: int = 5, model: str | None = None, language: str | None = None, decide: bool = False
+        text: str,
+        k: int = 5,
+        model: str | None = None,
+        language: str | None = None,
+        threshold: float | Literal["tuned"] = 0.0,
     ) -> dict[str, Any]:
-        """Return the labels that fit a text best, with their names and scores between 0 and 1, best first: k, or, with
-        `decide`, as many as the model has learnt to give."""
+        """Return the best k labels of a text, with their names and scores between 0 and 1, best first. `threshold` is
+        the minimum score; "tuned" applies the thresholds that the model has tuned, whatever k is."""
         opened = chosen(model, text)
         check_length("a language", language, MAX_LANGUAGE)
         with turn:
-            tags = opened.predict_labels(
-                [text], PredictQuery(min(k, settings.limits.k), decide=decide, language=language)
-            )[0]
+            query = PredictQuery(min(k, settings.limits.k), threshold, language)
+            tags = opened.predict_labels([text], query)[0]
         return {"tags": [{"label": tag.label, "name": tag.name or tag.label, "score": tag.score} for tag in tags]}
 
     @tools.tool()

@@ -12,6 +12,7 @@ MAX_LABEL, MAX_LANGUAGE, MAX_SEARCH = 1000, 100, 200  # characters
 
 Item = TypeVar("Item")
 LabelEntry = Annotated[str, Field(max_length=MAX_LABEL)]  # label, or several labels such as branch:…
+ScoreThreshold = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 FailFastList = Annotated[list[Item], Field(fail_fast=True)]  # one error for a list, not one for each of its items
 
 
@@ -25,8 +26,9 @@ class PredictRequest(BaseModel):
     text: str | None = Field(None, description="one text")
     texts: FailFastList[str] | None = Field(None, description="or several; expected: either of them")
     k: int = Field(5, ge=1, description="labels of a text, at most")
-    threshold: float | None = Field(None, ge=0, le=1, allow_inf_nan=False, description="only those that score this")
-    decide: bool = Field(False, description="as many as the model's own decision gives, instead of k")
+    threshold: ScoreThreshold | Literal["tuned"] | None = Field(
+        None, description='Minimum score, or "tuned" for the thresholds that `xmtc thresholds` tuned.'
+    )
     language: str | None = Field(None, max_length=MAX_LANGUAGE, description="of the names, with a vocabulary")
     allow: FailFastList[LabelEntry] = Field(
         [], max_length=1000, description="labels to choose from, or branch:…, scheme:…"

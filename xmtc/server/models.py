@@ -100,7 +100,6 @@ class LoadedModel:
             language=question.language,
             allow=question.allow,
             deny=question.deny,
-            decide=question.decide,
         )
 
     @property

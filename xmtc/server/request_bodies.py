@@ -127,7 +127,7 @@ def reject_constant(name: str) -> None:
 
 def format_validation_error(error: Any) -> str:
     """Return what is wrong and where, without the value that was sent."""
-    where = ".".join(str(part) for part in error["loc"] if part != "body")[:100]
+    where = ".".join(str(part) for part in error["loc"] if part not in ("body", "constrained-float"))[:100]
     return f"{where}: {error['msg']}." if where else f"{error['msg']}."
 
 

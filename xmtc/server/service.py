@@ -124,9 +124,7 @@ class Service:
             raise RequestError(422, f"k={asked.k} is more than {self.settings.limits.k:,} labels, the most here.")
         if any(entry.strip().startswith(f"{FILE_ENTRY}:") for entry in (*asked.allow, *asked.deny)):
             raise RequestError(422, "Files of this machine cannot be named from outside; send the labels themselves.")
-        return PredictQuery(
-            asked.k, asked.threshold or 0.0, asked.decide, asked.language, tuple(asked.allow), tuple(asked.deny)
-        )
+        return PredictQuery(asked.k, asked.threshold or 0.0, asked.language, tuple(asked.allow), tuple(asked.deny))
 
     def check_answer(self, n_texts: int, k: int) -> None:
         """Raise Refused if an answer would be too large."""

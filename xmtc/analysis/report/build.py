@@ -35,7 +35,7 @@ def build_report(
     the model's decision, or as many as training documents have on average."""
     tagger.check_language(language)
     data, Y, unseen = tagger.transform_labelled(documents, run)
-    ranked = tagger.ranked(data, EVALUATION_DEPTH, run, tagger.allowed)
+    ranked = tagger.predict(data, EVALUATION_DEPTH, run)
     given = assign_labels(tagger, data, ranked, threshold, run)
     report = compute_report(
         ranked,
@@ -77,7 +77,8 @@ def assign_labels(
     if threshold is not None:
         return AssignedLabels(ranked.apply_threshold(threshold), f"from a score of {threshold:.3g} on")
     if tagger.decision is not None:
-        return AssignedLabels(tagger.given(data, run, always), f"by the model's decision: {tagger.decision}")
+        tuned = tagger.predict(data, run=run, threshold="tuned", always=always)
+        return AssignedLabels(tuned, f"by the model's decision: {tagger.decision}")
     least = estimate_default_threshold(ranked, tagger)
     labels = ranked.apply_threshold(least)
     return AssignedLabels(labels, f"from a score of {least:.3g} on{explain_default_threshold(tagger, labels)}")

@@ -14,8 +14,7 @@ export function wanted() {
   const decision = at("decision").value;
   return {
     k: at("k").valueAsNumber,
-    threshold: decision === "above" ? at("threshold").valueAsNumber : null,
-    decide: decision === "decided",
+    threshold: { best: null, above: at("threshold").valueAsNumber, tuned: "tuned" }[decision],
     language: language(),
   };
 }
@@ -96,16 +95,16 @@ function nameOf(code, names) {
 function suit() {
   const chosen = model();
   listLanguages();
-  const decided = at("decision").querySelector("[value=decided]");
-  decided.hidden = decided.disabled = !chosen.decision;
-  if (chosen.decision) decided.textContent = `tags decided for ${chosen.decision.goal.replace(/f1$/i, "F1")}`;
-  if (decided.disabled && decided.selected || at("decision").selectedIndex < 0) at("decision").value = "best";
+  const tuned = at("decision").querySelector("[value=tuned]");
+  tuned.hidden = tuned.disabled = !chosen.decision;
+  if (chosen.decision) tuned.textContent = `tags above thresholds tuned for ${chosen.decision.goal.replace(/f1$/i, "F1")}`;
+  if (tuned.disabled && tuned.selected || at("decision").selectedIndex < 0) at("decision").value = "best";
   const decision = at("decision").value;
   at("model-field").hidden = models.length < 2;
   at("threshold-field").hidden = decision !== "above";
-  at("k-field").hidden = decision === "decided";
+  at("k-field").hidden = decision === "tuned";
   at("k-field").firstChild.data = decision === "above" ? "At most " : "How many ";
-  const given = { best: `best ${at("k").value}`, above: `above ${at("threshold").value}`, decided: "decided" };
+  const given = { best: `best ${at("k").value}`, above: `above ${at("threshold").value}`, tuned: "tuned" };
   at("settings-summary").textContent = given[decision];
   const names = models.length > 1 ? [] : [chosen.name];
   at("facts").textContent = [...names, chosen.method, counted(chosen.n_labels, "tag")].filter(Boolean).join(" · ");

@@ -99,9 +99,9 @@ function showAnswer() {
 const items = () => tagItems(answer, model(), { why, say: express });
 
 function noTag() {
-  const { threshold, decide } = wanted();
+  const { threshold } = wanted();
+  if (threshold === "tuned") return "No tag has a score above its tuned threshold.";
   if (threshold !== null) return `No tag has a score above ${threshold}.`;
-  if (decide) return "The model decides for no tag.";
   return "No tag: the model knows no word of this text.";
 }
 
