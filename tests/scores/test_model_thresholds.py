@@ -202,7 +202,7 @@ def test_a_report_is_about_what_the_decision_gives(place, tmp_path):
 
 def test_figures_of_each_label_are_about_what_the_decision_gives(place, tmp_path):
     done = xmtc("evaluate", "model", "test.jsonl", "--per-label", tmp_path / "labels.csv", cwd=place)
-    assert "labels count as given by the model's decision: labels that score at least" in said(done)
+    assert "Labels are assigned by the model's decision: labels that score at least" in said(done)
     rows = list(csv.DictReader((tmp_path / "labels.csv").open()))
     given = [label for labels in answers(place, "--threshold", "tuned") for label in labels]
     assert {row["label"]: int(row["given"]) for row in rows if int(row["given"])} == Counter(given)
