@@ -33,8 +33,7 @@ COMMANDS: tuple[str, ...] = (
 )
 COMMANDS += ("compare", "recommend", "combine", "calibrate", "tune", "reproduce", "serve")
 COMMAND_GROUPS = ("data", "encoders", "vocab")
-HIDDEN_COMMANDS = {"answers": "compare"}  # and the file that it is in
-ALL_COMMANDS = (*COMMANDS, *HIDDEN_COMMANDS, *COMMAND_GROUPS)
+ALL_COMMANDS = (*COMMANDS, *COMMAND_GROUPS)
 
 
 def print_version(wanted: bool) -> None:
@@ -65,11 +64,11 @@ def build_app(names: Iterable[str]) -> typer.Typer:
     )
     app.callback()(start_command)
     for name in names:
-        module = import_module(f"xmtc.cli.{HIDDEN_COMMANDS.get(name, name)}")
+        module = import_module(f"xmtc.cli.{name}")
         if name in COMMAND_GROUPS:
             app.add_typer(module.app, name=name)
         else:
-            app.command(hidden=name in HIDDEN_COMMANDS)(getattr(module, name))
+            app.command()(getattr(module, name))
     return app
 
 

@@ -269,7 +269,7 @@ def parse_time_budget(text: str) -> float:
 
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh])", text.strip().lower())
     if found is None or float(found[1]) == 0:
-        raise XmtcError(f"--budget {text} is no time; expected a number with s, m or h, such as 90s, 30m or 2h.")
+        raise XmtcError(f"--time-limit {text} is not a time; expected a number with s, m or h, such as 90s, 10m or 2h.")
     return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
