@@ -41,11 +41,11 @@ TITLES = {
     "same label": ("Duplicate labels", "of {n_labels:,}"),
 }
 ADVICE = {
-    "wrong label": "Models trained on the other documents know these labels but give them low scores; check the documents.",
+    "wrong label": "Models trained on the other documents give these labels low scores; check the documents.",
     "missing label": "Models trained on the other documents give these labels high scores; add those that fit.",
     "duplicate": "Duplicates count twice in training; where their labels differ, one of them is wrong.",
     "near-duplicate": "Check those with different labels: some differ in an important word, others by mistake.",
-    "duplicate in test": "Test results on training documents are too good; remove these documents from one of the corpora.",
+    "duplicate in test": "Test results on training documents are too good; remove them from one of the corpora.",
     "near-duplicate in test": "Many of them make test results too good; a split by date or source has fewer.",
     "same label": "Two labels with one meaning halve the examples of each; merge them.",
 }

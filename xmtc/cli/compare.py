@@ -111,7 +111,7 @@ def compare(
     from xmtc.errors import XmtcError
 
     limit_seconds = None if time_limit is None else parse_time_budget(time_limit)
-    kind = check_items(items)
+    kind = check_items(items, is_training=bool(train))
     if cluster and kind != METHOD:
         raise XmtcError("--cluster applies to trainings, and only methods are trained; remove it.")
     if kind == METHOD:
@@ -148,11 +148,14 @@ def compare(
         compare_trained_models(items, (test or [])[0], model_writer, json, reading, quiet, run)
 
 
-def check_items(items: Sequence[str]) -> str:
-    """Return the kind of all items; raise XmtcError for unknown items and for mixed kinds."""
+def check_items(items: Sequence[str], is_training: bool) -> str:
+    """Return the kind of all items; raise XmtcError for unknown items and for mixed kinds.
+
+    A name that is both a folder and a method is a method if there is a training corpus.
+    """
     from xmtc.errors import XmtcError
 
-    kinds = [find_item_kind(item) for item in items]
+    kinds = [find_item_kind(item, is_training) for item in items]
     if len(set(kinds)) > 1:
         other = next(item for item, kind in zip(items, kinds, strict=True) if kind != kinds[0])
         raise XmtcError(
@@ -162,17 +165,18 @@ def check_items(items: Sequence[str]) -> str:
     return kinds[0]
 
 
-def find_item_kind(item: str) -> str:
+def find_item_kind(item: str, is_training: bool) -> str:
     from xmtc.analysis.compare.json_file import is_comparison_file
     from xmtc.errors import XmtcError
     from xmtc.methods import METHOD_REGISTRY
 
-    if (Path(item) / "about.json").is_file():
+    name = item.partition(":")[0]
+    is_method = name in METHOD_REGISTRY.names()
+    if (Path(item) / "about.json").is_file() and not (is_method and is_training):
         return MODEL
     if is_comparison_file(item):
         return RESULT
-    name = item.partition(":")[0]
-    if name in METHOD_REGISTRY.names():
+    if is_method:
         return METHOD
     if not Path(item).exists() and name.isidentifier():
         raise METHOD_REGISTRY.make_unknown_error(name)

@@ -131,10 +131,10 @@ def draw_critical_differences(figure: Figure, ranking: MethodRanking) -> None:
     axes = figure.add_subplot()
     axes.set_axis_off()
     axes.plot([1, last], [0, 0], color=svg.INK, linewidth=1)
-    for rank in range(1, last + 1):
-        axes.plot([rank, rank], [0, 0.4], color=svg.INK, linewidth=1)
-        if (rank - 1) % max(1, last // 12) == 0:
-            axes.text(rank, 0.6, str(rank), ha="center", va="bottom", color=svg.SOFT)
+    for tick in range(1, last + 1):
+        axes.plot([tick, tick], [0, 0.4], color=svg.INK, linewidth=1)
+        if (tick - 1) % max(1, last // 12) == 0:
+            axes.text(tick, 0.6, str(tick), ha="center", va="bottom", color=svg.SOFT)
     distance = min(ranking.critical, last - 1)
     axes.plot([1, 1 + distance], [2.4, 2.4], color=svg.INK, linewidth=1, marker="|")
     label = f"critical difference {ranking.critical:.2f}"
