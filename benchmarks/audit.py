@@ -2,7 +2,8 @@
 
     python benchmarks/audit.py CORPUS [--count N] [--seed 1] [--method parabel]
 
-A corpus is given noise as `python -m experiments noise` does, audited, and what was found is held against what was planted. Labels
+A corpus is given noise as `python -m experiments noise` does, audited,
+and the findings are compared with what was planted. Labels
 that were wrong or missing before count as false alarms, so the true precision is higher."""
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import time
 from itertools import islice
 from pathlib import Path
 
+from xmtc.data.noise import write_noisy_corpus
+
 from xmtc.analysis.audit.build import MISSING_LABEL, WRONG_LABEL, audit
 from xmtc.cli.train import build_pipeline
 from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus, open_corpus_writer
-from xmtc.data.noise import write_noisy_corpus
 
 NOISE = [("missing", 0.1), ("missing", 0.3), ("swap", 0.1), ("swap", 0.3)]
 FIRST = 200  # of a list, which people would look at

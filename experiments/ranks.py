@@ -45,7 +45,7 @@ def as_picture(figure: str) -> str:
     """The drawing alone, with colours of its own."""
     found = re.search(r"<svg.*</svg>", figure, re.DOTALL)
     assert found is not None
-    head = '<svg xmlns="http://www.w3.org/2000/svg" '
+    head = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
     return found.group().replace("<svg ", head, 1).replace(">", f"><style>{COLOURS}</style>", 1) + "\n"
 
 

@@ -30,13 +30,13 @@ NETWORKS = ("attention_xml", "xml_rnn", "xml_cnn", "bow_cnn", "aplc_xlnet", "ran
 
 def ask(name: str, budget: str, data: Path, machine: str | None) -> None:
     """Have a method recommended, and keep what was said."""
-    words = ["recommend", str(data / name / "train.jsonl.gz"), "--budget", budget, "--json", "--quiet"]
+    words = ["recommend", str(data / name / "train.jsonl.gz"), "--time-limit", budget, "--json", "--quiet"]
     found = run_measured(words, ROOT / "build" / "recommend" / name)
     if found.failure_message:
         print(f"{name}: {found.failure_message}")
         return
     said = json.loads(found.output)
-    shown = " ".join(["xmtc", "recommend", f"../shared/data/{name}/train.jsonl.gz", "--budget", budget, "--json"])
+    shown = " ".join(["xmtc", "recommend", f"../shared/data/{name}/train.jsonl.gz", "--time-limit", budget, "--json"])
     said["recommended"]["command"] = said["recommended"]["command"].replace(str(data), "../shared/data")
     save_result(KEPT, name, {"command": shown, "s": found.seconds, **describe_environment(machine), **said})
 

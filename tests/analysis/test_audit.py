@@ -334,7 +334,7 @@ def test_the_table_has_the_form_that_its_name_says(place, name):
     ("words", "sentence"),
     [
         (["--folds", "1"], "--folds 1 leaves nothing to learn from"),
-        (["-o", "found.doc"], "found.doc does not say which format to write"),
+        (["-o", "found.doc"], "found.doc has no known format"),
         (["-o", "nowhere/found.csv"], "The folder of nowhere/found.csv is not there"),
         (["-o", "train.jsonl"], "train.jsonl is part of the corpus that is read"),
         (["-m", "lexical"], "lexical knows labels by their names"),

@@ -1,4 +1,4 @@
-"""Comparisons: figures by hand, several corpora as one, methods in processes of their own, and the pages."""
+"""Comparisons: metrics, rankings over corpora, trials of methods, and files."""
 
 import csv
 import io
@@ -11,13 +11,13 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from commands import invoke, lines_of, measured_here
+from commands import invoke, lines_of, run_trial_here
 
-from xmtc.analysis import measured_process as process
 from xmtc.analysis.compare.comparison import Candidate, Comparison, ComparisonEntry, Cost, compare_candidates
 from xmtc.analysis.compare.files import render_csv, render_markdown, render_page
 from xmtc.analysis.compare.ground_truth import GroundTruth
 from xmtc.analysis.compare.json_file import as_json, join_comparisons, load_comparisons
+from xmtc.analysis.compare.methods import load_training_statistics
 from xmtc.analysis.compare.models import make_unique_names
 from xmtc.analysis.compare.plots import find_pareto_front, make_points, plot_accuracy_and_cost, spread_positions
 from xmtc.analysis.compare.ranking import METHOD_RANKING_METRICS, build_ranking
@@ -26,10 +26,12 @@ from xmtc.analysis.method_specs import MethodSpec, parse_specs
 from xmtc.analysis.result_files import load_results
 from xmtc.analysis.trials import (
     TrialContext,
+    TrialResult,
     fingerprint_files,
-    load_training_statistics,
     make_corpus_name,
     make_slug,
+    make_training_run,
+    run_in_child,
     run_or_load,
 )
 from xmtc.core.predictions import NO_LABEL, Predictions
@@ -57,7 +59,7 @@ def candidates() -> list[Candidate]:
     return [
         Candidate("poor", (lambda: POOR,), Cost(train_s=1.0)),
         Candidate("good", (lambda: GOOD, lambda: GOOD), Cost(train_s=20.0), commands=("xmtc train x",)),
-        Candidate("broken", (), failed="it was ended after 3 s"),
+        Candidate("broken", (), failed="training was ended after 3 s"),
     ]
 
 
@@ -85,8 +87,8 @@ def test_metrics_by_hand(comparison):
     assert (good.n_runs, poor.n_runs) == (2, 1)
     assert good.deviation["P@1"] == 0  # the same run twice
     assert poor.deviation == {}
-    assert (broken.metrics, broken.failed) == ({}, "it was ended after 3 s")
-    assert comparison.good == [poor, good]
+    assert (broken.metrics, broken.failed) == ({}, "training was ended after 3 s")
+    assert comparison.successful_entries == [poor, good]
     assert good.cost.predict_ms == pytest.approx(1000 * 0.4 / 4)
     assert poor.cost.predict_ms is None
 
@@ -120,7 +122,7 @@ def test_overlap_and_disagreements_by_hand(comparison):
 
 
 def test_a_document_without_labels_stays_and_none_at_all_is_refused():
-    with pytest.raises(XmtcError, match="None of the 2 documents to compare on has a label"):
+    with pytest.raises(XmtcError, match="None of the 2 test documents has a label"):
         GroundTruth.from_documents([Document("1", "x", []), Document("2", "y", [])], [ONE])
 
 
@@ -200,7 +202,9 @@ def test_the_front_holds_what_nothing_as_quick_beats():
     found = make_points([*entries, entry("unknown", None, 1.0)])
     assert [point.name for point in found] == ["quick", "worse", "best", "slow"]
     assert [point.name for point in find_pareto_front(found)] == ["quick", "best"]
-    assert plot_accuracy_and_cost(entries).count("<circle") == 4
+    assert [
+        name for name in ("quick", "worse", "best", "slow") if f">{name}<" not in plot_accuracy_and_cost(entries)
+    ] == []
     assert plot_accuracy_and_cost(entries[:1]) == ""
 
 
@@ -210,14 +214,30 @@ def test_methods_that_are_all_right_or_all_wrong_have_a_plot(value):
         ComparisonEntry(name, {"nDCG@5": ConfidenceInterval(value, value, value)}, cost=Cost(train_s=1.0))
         for name in "ab"
     ]
-    assert plot_accuracy_and_cost(same).count("<circle") == 2
+    plot = plot_accuracy_and_cost(same)
+    assert ">a<" in plot
+    assert ">b<" in plot
+
+
+def test_names_in_plots_are_plain_text():
+    odd = [entry("$x$ <b>", 1, 0.5), entry("名前", 2, 0.6)]
+    plot = plot_accuracy_and_cost(odd)
+    assert ">$x$ &lt;b&gt;<" in plot
+    assert ">名前<" in plot
+
+
+def test_a_page_without_matplotlib_has_no_plots(comparison, monkeypatch):
+    monkeypatch.setattr("xmtc.analysis.svg.has_matplotlib", lambda: False)
+    text = render_page([comparison])
+    assert "<svg" not in text
+    assert "Plots are omitted because matplotlib is not installed" in text
 
 
 def test_names_do_not_stand_on_each_other():
-    assert spread_positions([10, 11, 50], 16) == [10, 26, 50]
-    low = spread_positions([350, 351, 352], 16)
-    assert low[-1] <= 356
-    assert np.diff(low).min() >= 16
+    assert spread_positions([10, 11, 50], 16, 100) == [10, 26, 50]
+    high = spread_positions([90, 91, 92], 16, 100)
+    assert high[-1] <= 100
+    assert np.diff(high).min() >= 16
 
 
 class Tags(HTMLParser):
@@ -253,26 +273,26 @@ def test_pages_are_whole(comparison):
         assert 'content="xmtc compare"' in text
     assert "critical difference" in text
     assert "<b>other" not in text
-    assert "it was ended after 3 s" in render_page([comparison])
+    assert "training was ended after 3 s" in render_page([comparison])
     assert "<u>a</u>" in render_page([comparison])
 
 
 def test_markdown_and_rows(comparison):
     text = render_markdown([comparison])
     assert text.startswith("<!-- xmtc compare -->")
-    assert re.search(r"\| broken \|( – \|)+ it was ended after 3 s \|", text)
+    assert re.search(r"\| broken \|( – \|)+ training was ended after 3 s \|", text)
     found = list(csv.DictReader(io.StringIO(render_csv([comparison]))))
     assert [each["method"] for each in found] == ["poor", "good", "broken"]
     assert float(found[0]["P@1"]) == 0.75
     assert float(found[0]["P@1 behind"]) == -0.25
-    assert found[2]["failed"] == "it was ended after 3 s"
+    assert found[2]["failed"] == "training was ended after 3 s"
 
 
 # Which methods
 
 
 def test_methods_and_their_parameters():
-    found = parse_specs(["parabel,dismec", "parabel:n_trees=1;max_leaf=5"], ["min_df=1", "dismec.C=2"], "texts")
+    found = parse_specs(["parabel", "dismec", "parabel:n_trees=1;max_leaf=5"], ["min_df=1", "dismec.C=2"], "texts")
     assert [each.name for each in found] == ["parabel", "dismec", "parabel:n_trees=1;max_leaf=5"]
     assert found[0].as_arguments(3) == ["-m", "parabel", "-p", "min_df=1", "-p", "seed=3"]
     assert found[1].as_arguments() == ["-m", "dismec", "-p", "min_df=1", "-p", "C=2"]
@@ -288,10 +308,10 @@ def test_methods_and_their_parameters():
     ("methods", "parameters", "said"),
     [
         (["parable"], [], "Did you mean parabel"),
-        (["parabel,parabel"], [], "parabel twice"),
-        ([" , "], [], "names no method"),
+        (["parabel", "parabel"], [], "parabel is given twice"),
+        ([" "], [], "No method is given"),
         (["parabel:n_trees"], [], "n_trees has no value"),
-        (["parabel"], ["n_tree=1"], "is for none of parabel"),
+        (["parabel"], ["n_tree=1"], "is a parameter of none of parabel"),
         (["parabel"], ["n_trees"], "has no value"),
         (["parabel:n_trees=many"], [], "parabel:n_trees=many: "),
         (["parabel"], ["parabel.depth=1"], "no parameter 'depth'"),
@@ -303,7 +323,7 @@ def test_what_cannot_be_compared_is_refused_before_the_work(methods, parameters,
 
 
 def test_what_reads_texts_is_a_row_that_fails_on_features():
-    assert parse_specs(["attention_xml,parabel"], [], "features")
+    assert parse_specs(["attention_xml", "parabel"], [], "features")
 
 
 def test_names_of_corpora_and_runs():
@@ -330,16 +350,14 @@ ENDLESS = "epochs=1000000000"
 
 @pytest.fixture
 def one_process(monkeypatch):
-    """Train within this process, with a time limit. test_measured_process.py tests processes."""
+    """Run trials in this process; a training with ENDLESS exceeds the time limit."""
 
-    def run(words, log, limit=None):
-        if ENDLESS in words:
-            return process.MeasuredCommand(
-                tuple(words), -15, "", "", limit, limit, 50.0, stop_reason=f"after {limit:g} s"
-            )
-        return measured_here(words, log, limit)
+    def run(request, log, limit=None):
+        if tuple(ENDLESS.split("=")) in map(tuple, request.get("parameters", [])):
+            return TrialResult(None, limit, limit, 50.0, f"train was ended after {limit:g} s", timeout_seconds=limit)
+        return run_trial_here(request, log, limit)
 
-    monkeypatch.setattr("xmtc.analysis.trials.run_measured", run)
+    monkeypatch.setattr("xmtc.analysis.trials.run_in_child", run)
 
 
 def said(done) -> str:
@@ -349,8 +367,9 @@ def said(done) -> str:
 
 def test_methods_are_compared_and_an_interruption_costs_nothing(corpus, one_process):
     """One works, one fails, one takes too long; what was finished is not trained again."""
-    words = ["compare", "train.jsonl", "--test", "test.jsonl", "--seeds", "2", "--budget", "12s", "-o", "out.json"]
-    methods = ["--methods", f"dismec,lexical:vocabulary=nowhere.ttl,fasttext:{ENDLESS}"]
+    corpora = ["--train", "train.jsonl", "--test", "test.jsonl"]
+    words = ["compare", *corpora, "--seeds", "2", "--time-limit", "12s", "-o", "out.json"]
+    methods = ["dismec", "lexical:vocabulary=nowhere.ttl", f"fasttext:{ENDLESS}"]
     lines = said(invoke(*words, *methods, cwd=corpus)).splitlines()
     assert lines[0].startswith("dismec ")
     assert "nowhere.ttl" in lines[1] + lines[2]
@@ -377,30 +396,34 @@ def test_an_interrupted_run_is_run_again_and_a_changed_file_too(corpus, monkeypa
     place = TrialContext("x", (str(corpus / "train.jsonl"),), str(corpus / "test.jsonl"), tmp_path)
     calls: list[str] = []
 
-    def interrupted(words, log, limit=None):
-        calls.append(words[0])
+    def interrupted(request, log, limit=None):
+        calls.append(request["task"])
         raise KeyboardInterrupt
 
     spec = MethodSpec("dismec", "dismec")
-    monkeypatch.setattr("xmtc.analysis.trials.run_measured", interrupted)
+    monkeypatch.setattr("xmtc.analysis.trials.run_in_child", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_or_load(place, spec, 0, print)
+        run_or_load(place, make_training_run(place, spec, 0), print)
+    assert calls == ["train"]
     assert load_results(place.results_path) == {}
-    monkeypatch.setattr("xmtc.analysis.trials.run_measured", process.run_measured)
-    first = run_or_load(place, spec, 0, print)
+    monkeypatch.setattr("xmtc.analysis.trials.run_in_child", run_in_child)
+    first = run_or_load(place, make_training_run(place, spec, 0), print)
     assert "failed" not in first
     assert first["train_s"] > 0
     assert first["peak_mb"] > 10
     os.utime(corpus / "train.jsonl", (1, 1))  # as a copy of the same bytes has another date
-    assert run_or_load(place, spec, 0, interrupted) is not None  # nothing is run
-    assert run_or_load(place, spec, 0, print) == first
+    monkeypatch.setattr("xmtc.analysis.trials.run_in_child", interrupted)
+    assert run_or_load(place, make_training_run(place, spec, 0), print) == first  # nothing is run
+    monkeypatch.setattr("xmtc.__version__", "another")
+    assert make_training_run(place, spec, 0).load_result(place) is None
+    monkeypatch.undo()
     assert [each.n_docs for each in load_training_statistics(place, [spec])] == [120]
     other = replace(place, test=str(corpus / "train.jsonl"))
     assert not list(load_training_statistics(other, [spec]))  # it is a run on other files
-    (tmp_path / first["answers"]).unlink()  # what is gone is made again
-    monkeypatch.setattr("xmtc.analysis.trials.run_measured", interrupted)
+    (tmp_path / first["answers"]).unlink()
+    monkeypatch.setattr("xmtc.analysis.trials.run_in_child", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_or_load(place, spec, 0, print)
+        run_or_load(place, make_training_run(place, spec, 0), print)
 
 
 @pytest.mark.parametrize("has_test", [True, False])
@@ -408,7 +431,7 @@ def test_what_is_set_aside_is_told(tmp_path, one_process, has_test):
     """In the file that is named: what is trained on; beside the other, what is compared on."""
     (tmp_path / "train.jsonl").write_text(lines_of(60, seed=0) + "{train\n")
     (tmp_path / "test.jsonl").write_text(lines_of(20, seed=1) + "{test\n")
-    words = ["compare", "train.jsonl", *(["--test", "test.jsonl"] if has_test else []), "--methods", "plt"]
+    words = ["compare", "plt", "--train", "train.jsonl", *(["--test", "test.jsonl"] if has_test else [])]
     done = invoke(*words, "--on-error", "skip", "--rejects", "bad.tsv", "-o", "out.json", cwd=tmp_path)
     told = done.stderr.decode()
     assert "1 line of train.jsonl set aside in bad.tsv, the first at line 61" in told
@@ -418,14 +441,15 @@ def test_what_is_set_aside_is_told(tmp_path, one_process, has_test):
 
 def test_a_corpus_without_test_documents_is_divided_and_corpora_are_ranked(corpus, one_process):
     (corpus / "other.jsonl").write_text(lines_of(100, seed=5))
-    words = ["--methods", "parabel,dismec", "-p", "min_df=1", "-o", "both.html", "--threads", "1"]
-    lines = said(invoke("compare", "train.jsonl", "other.jsonl", *words, cwd=corpus)).splitlines()
+    words = ["parabel", "dismec", "--train", "train.jsonl", "--train", "other.jsonl"]
+    words += ["-p", "min_df=1", "-o", "both.html", "--threads", "1"]
+    lines = said(invoke("compare", *words, cwd=corpus)).splitlines()
     assert lines[0] == f"{corpus.name}:"
     assert lines[3] == "other:"
     text = (corpus / "both.html").read_text()
     assert "Average ranks" in text
     assert "Friedman" not in text  # whose test is for three methods or more
-    assert "Which differences are real" in text
+    assert "Significance of differences" in text
     parts = next((corpus / "both.work").glob("other-*"))
     assert (parts / "train.jsonl.gz").exists()
     assert (parts / "test.jsonl.gz").exists()
@@ -433,8 +457,8 @@ def test_a_corpus_without_test_documents_is_divided_and_corpora_are_ranked(corpu
 
 def test_nothing_is_left_where_no_folder_was_named(corpus, one_process, monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    words = ["--test", "test.jsonl", "--methods", "dismec", "-p", "min_df=1", "-o", "-", "--threads", "1"]
-    assert said(invoke("compare", "train.jsonl", *words, cwd=corpus)).startswith("<!DOCTYPE html>")
+    words = ["--test", "test.jsonl", "--param", "min_df=1", "-o", "-", "--threads", "1"]
+    assert said(invoke("compare", "dismec", "--train", "train.jsonl", *words, cwd=corpus)).startswith("<!DOCTYPE html>")
     assert not list(tmp_path.iterdir())
 
 
@@ -443,47 +467,48 @@ def test_a_corpus_of_which_nothing_can_be_held_out_is_refused(corpus, tmp_path):
     lines = (json.dumps({"text": f"word {i}", "labels": [f"l{i}"]}) for i in range(5))
     (tmp_path / "own.jsonl").write_text("\n".join(lines))
     for _ in range(2):
-        done = invoke("compare", corpus / "train.jsonl", "own.jsonl", "--methods", "plt", cwd=tmp_path)
+        done = invoke("compare", "plt", "--train", corpus / "train.jsonl", "--train", "own.jsonl", cwd=tmp_path)
         assert done.returncode == 2
         told = done.stderr.decode()
-        assert told.startswith("xmtc: No document of own.jsonl can be held out to compare on")
+        assert told.startswith("xmtc: No document of own.jsonl can be held out")
 
 
 def test_models_are_compared(corpus):
     for method in ("parabel", "dismec", "plt"):
         said(invoke("train", "train.jsonl", "-m", method, "-o", method, "-p", "min_df=1", cwd=corpus))
     models = ["parabel", "dismec", "plt"]
-    lines = said(invoke("compare", *models, "test.jsonl", cwd=corpus)).splitlines()
+    lines = said(invoke("compare", *models, "--test", "test.jsonl", cwd=corpus)).splitlines()
     assert [line.split()[0] for line in lines] == [*models, "overlap"]
-    shown = json.loads(said(invoke("compare", *models, "test.jsonl", "--json", cwd=corpus)))
+    shown = json.loads(said(invoke("compare", *models, "--test", "test.jsonl", "--json", cwd=corpus)))
     assert len(shown["models"]) == 3
     assert list(shown["overlap"]) == [f"top{k}" for k in range(1, 6)]
-    said(invoke("compare", *models, "test.jsonl", "-o", "models.json", cwd=corpus))
+    said(invoke("compare", *models, "--test", "test.jsonl", "-o", "models.json", cwd=corpus))
     (found,) = load_comparisons(str(corpus / "models.json"))
     for entry, measured in zip(found.entries, shown["models"], strict=True):
         assert {name: entry.metrics[name].mean for name in measured} == pytest.approx(measured)
         assert entry.cost.train_s is not None
         assert entry.cost.model_mb > 0
     said(invoke("compare", "models.json", "-o", "again.md", cwd=corpus))
-    assert "How far behind the best" in (corpus / "again.md").read_text()
+    assert "Difference from the best" in (corpus / "again.md").read_text()
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["train.jsonl"], "train.jsonl is no model folder; trained models are compared by"),
-        (["absent.json", "train.jsonl"], "absent.json is not there; trained models are compared by"),
-        (["one.json", "absent.json"], "absent.json is not there; only what `xmtc compare -o FILE.json` has written"),
-        (["train.jsonl", "one.json"], "train.jsonl is no comparison; only what"),
-        (["model", "test.jsonl"], "Found one model; expected two or more"),
-        (["model", "model"], "model is a model; expected the documents to compare on at the end"),
-        (["model", "model", "--methods", "parabel"], "model is a model, and --methods trains others"),
-        (["train.jsonl", "--methods", "parabel", "--budget", "soon"], "--budget soon is no time"),
-        (["train.jsonl", "--methods", "parabel", "-o", "x.pdf"], "does not say what to write"),
-        (["train.jsonl", "--methods", "parabel", "-o", "train.md"], "exists and is no comparison of xmtc"),
-        (["train.jsonl", "--methods", "parabel", "--work", "model"], "holds other things than runs"),
-        (["train.jsonl", "--methods", "parabel", "--test", "a", "--test", "b"], "Found 2 --test for 1 corpora"),
-        (["train.jsonl", "--methods", "parable"], "Did you mean parabel"),
+        (["train.jsonl"], "train.jsonl is not a model folder, a method or a result file"),
+        (["absent.json", "one.json"], "absent.json does not exist; expected ITEMs to compare"),
+        (["one.json", "model"], "one.json is a result and model is a model; compare models, methods or results"),
+        (["model", "--test", "test.jsonl"], "Models are compared with `xmtc compare MODEL MODEL --test CORPUS`"),
+        (["model", "model"], "Models are compared with `xmtc compare MODEL MODEL --test CORPUS`"),
+        (["model", "model", "--cluster", "auto"], "--cluster applies to trainings"),
+        (["bonsai", "model"], "bonsai is a method and model is a model"),
+        (["bonsai"], "give a training corpus with --train CORPUS"),
+        (["parabel", "--train", "train.jsonl", "--time-limit", "soon"], "--time-limit soon is not a time"),
+        (["parabel", "--train", "train.jsonl", "-o", "x.pdf"], "does not say what to write"),
+        (["parabel", "--train", "train.jsonl", "-o", "train.md"], "exists and is no comparison of xmtc"),
+        (["parabel", "--train", "train.jsonl", "--work", "model"], "--work model contains other files"),
+        (["parabel", "--train", "train.jsonl", "--test", "a", "--test", "b"], "Found 2 --test for 1 --train"),
+        (["parable", "--train", "train.jsonl"], "Did you mean parabel"),
     ],
 )
 def test_what_does_not_go_together_is_said(corpus, words, sentence):

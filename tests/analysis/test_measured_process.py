@@ -1,4 +1,4 @@
-"""A command in its own process, measured, and results that are kept."""
+"""Measured child processes, and files of results."""
 
 from __future__ import annotations
 
@@ -68,19 +68,19 @@ def test_one_that_the_system_killed_says_so(tmp_path, monkeypatch):
     killed.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(killed))
     failed = run_measured(["train"], tmp_path / "log").failure_message
-    assert failed == "xmtc train was ended by the signal 9, perhaps for want of memory"
+    assert failed == "xmtc train was ended by signal 9 (possibly out of memory)"
 
 
 def test_a_command_is_ended_with_all_others(endless, tmp_path):
     stop = threading.Event()
     threading.Timer(1.5, stop.set).start()
     found = run_measured(endless, tmp_path / "log", stop_event=stop)
-    assert found.failure_message == "xmtc data was ended with all others"
+    assert found.failure_message == "xmtc data was ended with the other processes"
 
 
 def test_whoever_is_stopped_leaves_no_command_behind(endless, tmp_path):
-    code = "import sys; from pathlib import Path; from xmtc.analysis.measured_process import measure; "
-    code += f"measure({endless!r}, Path({str(tmp_path / 'log')!r}))"
+    code = "import sys; from pathlib import Path; from xmtc.analysis.measured_process import run_measured; "
+    code += f"run_measured({endless!r}, Path({str(tmp_path / 'log')!r}))"
     parent = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 30
     children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
@@ -118,10 +118,10 @@ def test_results_are_added_and_damage_is_said(tmp_path):
     assert json.loads(path.read_text()) == {"one": {"P@1": 50.0}, "zwei, größer": {"failed": "so"}}
     assert [each.name for each in path.parent.iterdir()] == ["results.json"]
     path.write_text("[1]")
-    with pytest.raises(XmtcError, match="an object of objects; move it away"):
+    with pytest.raises(XmtcError, match="expected a JSON object of objects"):
         load_results(path)
     path.write_text("{")
-    with pytest.raises(XmtcError, match="holds no JSON"):
+    with pytest.raises(XmtcError, match="is not valid JSON"):
         load_results(path)
 
 

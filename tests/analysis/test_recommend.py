@@ -1,15 +1,15 @@
-"""What trials on samples tell of a whole corpus, which methods go on, and which is chosen."""
+"""Recommendation: extrapolation from samples, selection of methods, and the command."""
 
 import json
 import runpy
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 
 import pytest
-from commands import invoke, lines_of, measured_here
+from commands import invoke, lines_of, run_trial_here
 
 from xmtc.analysis.method_specs import MethodSpec, check_spec
-from xmtc.analysis.recommend import method_search as trying_module
 from xmtc.analysis.recommend.learning_curves import GAIN_DECAY, CorpusSize, extrapolate_metric, extrapolate_seconds
 from xmtc.analysis.recommend.method_search import (
     TRIAL_METRICS,
@@ -112,7 +112,7 @@ def test_samples_of_another_corpus_are_written_anew(tmp_path):
     written = []
     for n_docs in (30, 30, 40):
         (tmp_path / "corpus.jsonl").write_text(lines_of(n_docs, seed=n_docs))
-        found = make_samples(open_corpus(str(tmp_path / "corpus.jsonl")), None, work, ())
+        found = make_samples(open_corpus(str(tmp_path / "corpus.jsonl")), None, work)
         (size,) = found.sizes
         assert found.analyzer == "words"
         assert found.get_size(size) == (size, labels_in(work / f"sample-{size}.jsonl"))
@@ -130,7 +130,7 @@ def trying(values: dict[str, list[float]], seconds: dict[str, float], budget: fl
     """Methods that were tried on 1,000 documents, and some on 4,000."""
     sizes = [1_000, 4_000, 16_000]
     n_labels = dict.fromkeys([*sizes, 20_000], 50)
-    found = MethodSearch(Samples(None, "texts", [], sizes, 20_000, (), n_labels=n_labels), [], budget, print)
+    found = MethodSearch(Samples(None, "texts", [], sizes, 20_000, n_labels=n_labels), [], budget, print)
     for name, row in values.items():
         trials = MethodTrials(MethodSpec(name, name))
         sizes = [1_000, 4_000][: len(row)]
@@ -236,10 +236,10 @@ def test_half_a_million_short_documents(monkeypatch, times):
         row = self.samples.sizes.index(size)
         known = SHORT_TEXTS[method.spec.method]
         seconds = times * known[row][0] if row < len(known) else 1e9
-        limit = self.limit(method, size, share)
+        limit = self.compute_limit_seconds(method, size, share)
         clock[0] += min(seconds, limit) + 2 * times
         if seconds > limit:
-            method.ended = [(size, limit)]
+            method.timeouts = [(size, limit)]
             return False
         method.seconds.append((size, seconds))
         for metric in TRIAL_METRICS:
@@ -250,7 +250,7 @@ def test_half_a_million_short_documents(monkeypatch, times):
     monkeypatch.setattr("xmtc.analysis.recommend.method_search.perf_counter", lambda: clock[0])
     sizes = choose_sample_sizes(533_633)
     n_labels = dict(zip([*sizes, 535_633], [6_847, 14_272, 19_769, 23_131, 23_790, 23_795], strict=True))
-    found = Samples(None, "texts", [], sizes, 535_633, (), n_labels=n_labels)
+    found = Samples(None, "texts", [], sizes, 535_633, n_labels=n_labels)
     advice = recommend_method(found, [MethodSpec(name, name) for name in SHORT_TEXTS], 600.0, print)
     assert advice.chosen.name == "bonsai"
     assert advice.chosen.metrics["nDCG@5"] == pytest.approx(0.407, abs=0.03)
@@ -279,7 +279,7 @@ def test_a_consensus_is_of_two_kinds_and_must_gain(monkeypatch):
     together = 0.62
 
     def try_out(self, method, size, share):
-        assert dict(method.spec.given) == {"members": "dismec,plt"}
+        assert dict(method.spec.parameters) == {"members": "dismec,plt"}
         method.values = {metric: [(size, together)] for metric in TRIAL_METRICS}
         method.seconds = [(size, 9.0)]
         return True
@@ -301,9 +301,9 @@ def test_networks_are_tried_only_where_they_can_be(monkeypatch):
 
 
 def test_as_a_command(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.analysis.trials.run_measured", measured_here)
+    monkeypatch.setattr("xmtc.analysis.trials.run_in_child", run_trial_here)
     (tmp_path / "train.jsonl").write_text(lines_of(1_400, seed=0))
-    words = ["recommend", "train.jsonl", "--methods", "plt,dismec,lexical:vocabulary=no.ttl", "--budget", "4m"]
+    words = ["recommend", "train.jsonl", "--methods", "plt,dismec,lexical:vocabulary=no.ttl", "--time-limit", "4m"]
     done = invoke(*words, "--json", "--work", "trials", "--threads", "1", cwd=tmp_path)
     assert "set aside" not in done.stderr.decode()
     assert done.returncode == 0, done.stderr.decode()
@@ -327,16 +327,16 @@ def test_as_a_command(tmp_path, monkeypatch):
 @pytest.mark.parametrize("content", ["texts", "features"])
 def test_everything_is_compiled_before_the_clock_runs(tmp_path, monkeypatch, content):
     """Before the first trial of each method, on a few documents; the trials lose no time by it."""
-    commands: list[list[str]] = []
+    requests: list[dict] = []
 
-    def noted(words, log, limit=None):
-        commands.append(list(words))
-        if "few" in words[1] + words[2]:
-            monkeypatch.setattr("xmtc.analysis.recommend.method_search.perf_counter", lambda: real() + 1_000)
-        return measured_here(words, log, limit)
+    def noted(request, log, limit=None):
+        requests.append(request)
+        if "few." in str(request["corpus"]):
+            for module in ("recommend.method_search", "trials"):
+                monkeypatch.setattr(f"xmtc.analysis.{module}.perf_counter", lambda: perf_counter() + 1_000)
+        return run_trial_here(request, log, limit)
 
-    real = trying_module.perf_counter
-    monkeypatch.setattr("xmtc.analysis.trials.run_measured", noted)
+    monkeypatch.setattr("xmtc.analysis.trials.run_in_child", noted)
     monkeypatch.setattr("xmtc.analysis.trials.WARMED_UP_SPECS", set())
     if content == "texts":
         path = tmp_path / "train.jsonl"
@@ -344,20 +344,17 @@ def test_everything_is_compiled_before_the_clock_runs(tmp_path, monkeypatch, con
     else:
         path = tmp_path / "train.txt"
         path.write_text("60 8 4\n" + "".join(f"{i % 4} {i % 4}:1 {4 + i % 3}:1\n" for i in range(60)))
-    found = MethodSearch(
-        make_samples(open_corpus(str(path)), None, tmp_path, ()), [MethodSpec("plt", "plt")], 60.0, print
-    )
+    found = MethodSearch(make_samples(open_corpus(str(path)), None, tmp_path), [MethodSpec("plt", "plt")], 60.0, print)
     found.run()
-    assert [(words[0], "few." in " ".join(words)) for words in commands] == [
-        ("train", True), ("train", False), ("answers", False),
-    ]  # fmt: skip
+    tasks = [(request["task"], "few." in str(request["corpus"])) for request in requests]
+    assert tasks == [("train", True), ("train", False), ("predict", False)]
     assert found.trials[0].seconds
     assert found.seconds_left > 0  # 30 s for trials, and 1,000 s for the compiler
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
-    [(["--budget", "0m"], "--budget 0m is no time"), (["--methods", "parable"], "Did you mean parabel")],
+    [(["--time-limit", "0m"], "--time-limit 0m is not a time"), (["--methods", "parable"], "Did you mean parabel")],
 )
 def test_what_is_not_understood_is_said(tmp_path, words, sentence):
     (tmp_path / "train.jsonl").write_text(lines_of(20, seed=0))
@@ -393,7 +390,7 @@ def test_members_of_a_consensus_have_the_parameters_that_they_were_tried_with(mo
     given: dict[str, str] = {}
 
     def try_out(self, method, size, share):
-        given.update(method.spec.given)
+        given.update(method.spec.parameters)
         check_spec(method.spec, "texts")
         method.values = {metric: [(size, 0.62)] for metric in TRIAL_METRICS}
         method.seconds = [(size, 9.0)]
@@ -410,10 +407,21 @@ def test_members_of_a_consensus_have_the_parameters_that_they_were_tried_with(mo
 
 
 def test_what_is_set_aside_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.analysis.trials.run_measured", measured_here)
+    monkeypatch.setattr("xmtc.analysis.trials.run_in_child", run_trial_here)
     (tmp_path / "train.jsonl").write_text(lines_of(100, seed=0) + "{train\n")
     (tmp_path / "test.jsonl").write_text(lines_of(40, seed=1) + "{test\n")
-    words = ["recommend", "train.jsonl", "--test", "test.jsonl", "--methods", "plt", "--budget", "1m", "--threads", "1"]
+    words = [
+        "recommend",
+        "train.jsonl",
+        "--test",
+        "test.jsonl",
+        "--methods",
+        "plt",
+        "--time-limit",
+        "1m",
+        "--threads",
+        "1",
+    ]
     done = invoke(*words, "--on-error", "skip", "--rejects", "bad.tsv", cwd=tmp_path)
     assert "1 line of train.jsonl set aside in bad.tsv, the first at line 101" in done.stderr.decode()
     assert "1 line of test.jsonl set aside in test.jsonl.rejects, the first at line 41" in done.stderr.decode()

@@ -1,4 +1,4 @@
-"""The figures of a report, by hand; and the forms that show them."""
+"""Reports: statistics checked by hand, and the files that show them."""
 
 import csv
 import io
@@ -51,7 +51,7 @@ def test_metrics_have_intervals(report):
 def test_what_is_given_by_hand(report):
     # given: {0, 1}, {0, 3}, {3}, {2, 3}; right: 2, 1, 0, 1 of 2, 2, 2, 2
     found = report.decided
-    assert found.tags == pytest.approx(7 / 4)
+    assert found.labels_per_document == pytest.approx(7 / 4)
     assert found.micro == pytest.approx((4 / 7, 4 / 8, 8 / 15))
     assert found.by_document == pytest.approx(
         ((1 + 0.5 + 0 + 0.5) / 4, (1 + 0.5 + 0 + 0.5) / 4, (1 + 0.5 + 0 + 0.5) / 4)
@@ -61,11 +61,12 @@ def test_what_is_given_by_hand(report):
 
 
 def test_labels_by_hand(report):
-    found = {each.number: each for each in report.labels}
-    assert [each.number for each in report.labels][:2] == [0, 1]
+    found = {each.label_id: each for each in report.labels}
+    assert [each.label_id for each in report.labels][:2] == [0, 1]
     assert set(found) == {0, 1, 2, 3, 4}
     zero = found[0]
-    assert (zero.trained, zero.support, zero.given, zero.right, zero.missed, zero.wrong) == (120, 3, 2, 2, 1, 0)
+    assert (zero.n_training_documents, zero.support, zero.n_assigned, zero.n_correct) == (120, 3, 2, 2)
+    assert (zero.n_missed, zero.n_wrong) == (1, 0)
     assert (zero.precision, zero.recall, zero.f1) == pytest.approx((1, 2 / 3, 4 / 5))
     assert zero.confused_with == ((2, 1),)  # in document 3, where 2 was given and 0 missed
     assert zero.missed_in == (3,)

@@ -1,4 +1,4 @@
-"""The search of hyper-parameters: what is searched, what is found, and what happens when things go wrong."""
+"""Hyper-parameter search: search spaces, trials, failures and the command."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_trial_that_fails_is_kept_and_the_search_goes_on():
     assert found[-1].parameters == {"min_df": 299}
     assert found[-1].failure.startswith("No word occurs in at least min_df=299 of the 300 documents")
     assert found[0].value > 0.9
-    with pytest.raises(XmtcError, match="Every trial failed, the last one so: No word occurs in at least min_df=29"):
+    with pytest.raises(XmtcError, match=r"Every trial failed\. The last one: No word occurs in at least min_df=29"):
         searched("min_df=298,299", trials=2)
 
 
@@ -194,7 +194,7 @@ def test_a_trial_that_takes_too_much_memory_is_one_that_fails(error, monkeypatch
     genuine = Parabel.fit
     monkeypatch.setattr(Parabel, "fit", fit)
     found = searched("max_leaf=8,9", fixed=("C", "min_weight"))
-    assert [trial.failure for trial in found] == ["", "The memory is not enough for this trial; search smaller sizes."]
+    assert [trial.failure for trial in found] == ["", "Not enough memory for this trial; search smaller sizes."]
 
 
 def test_a_mistake_in_a_method_is_no_failed_trial(monkeypatch):
@@ -207,7 +207,7 @@ def test_a_mistake_in_a_method_is_no_failed_trial(monkeypatch):
 
 
 def test_a_metric_without_a_value_fails():
-    with pytest.raises(XmtcError, match="Every trial failed, the last one so: AUC@rare has no value on the valid"):
+    with pytest.raises(XmtcError, match=r"Every trial failed\. The last one: AUC@rare has no value on the valid"):
         tune(TRAIN, VALID[:2], PIPELINE, {"C": Range(0.5, 2.0)}, TuningGoal("AUC@rare", trials=1), ONE)
 
 
@@ -257,7 +257,7 @@ def test_progress_counts_trials_and_tells_the_best():
         def advance(self, steps=1):
             self.steps += steps
 
-        def tell(self, news):
+        def set_status(self, news):
             self.news.append(news)
 
     progress = Told()
@@ -292,17 +292,17 @@ FORMS = "expected -s name=low:high, name=low:high:log or name=a,b,c."
 @pytest.mark.parametrize(
     ("wish", "sentence"),
     [
-        ("C", f"-s C does not say where to search; {FORMS}"),
+        ("C", f"-s C has no domain; {FORMS}"),
         ("D=1:2", "parabel has no parameter 'D' to search; it has n_trees, max_leaf, C, "),
-        ("C=10:1", "-s C=10:1 is no range; expected the lower number first, then the higher."),
-        ("C=1:2:3", f"-s C=1:2:3 does not fit; {FORMS}"),
+        ("C=10:1", "-s C=10:1 is not a range; expected the lower number first."),
+        ("C=1:2:3", f"-s C=1:2:3 is not a domain; {FORMS}"),
         ("C=1:x", "parabel: C='x' does not fit; expected a number from 1e-06 to 1000000000.0."),
         ("C=-1:1", "parabel: C=-1 does not fit; expected a number from 1e-06 to 1000000000.0."),
         ("max_leaf=1.5:3", "parabel: max_leaf='1.5' does not fit; expected a whole number of at least 1."),
-        ("beam=0:10:log", "-s beam=0:10:log has no logarithmic scale; expected numbers above 0."),
-        ("C=1", f"-s C=1 leaves nothing to search; fix it with -p, or {FORMS}"),
-        ("n_trees=1,1", f"-s n_trees=1,1 leaves nothing to search; fix it with -p, or {FORMS}"),
-        ("min_df=1:2", "min_df is both fixed (-p) and searched (-s); give one of them."),
+        ("beam=0:10:log", "-s beam=0:10:log cannot have a logarithmic scale; expected numbers above 0."),
+        ("C=1", "-s C=1 has one value only; fix it with -p, or give -s name=low:high"),
+        ("n_trees=1,1", "-s n_trees=1,1 has one value only; fix it with -p, or give -s name=low:high"),
+        ("min_df=1:2", "min_df is both fixed (-p) and searched (-s); remove one of them."),
     ],
 )
 def test_wishes_that_make_no_sense(wish, sentence):
@@ -356,7 +356,7 @@ def call(*words: object) -> Result:
 def test_the_command_trains_what_it_says(valid, place, monkeypatch):
     monkeypatch.chdir(place)
     words = ["--text", "body", "-p", "max_leaf=8", "-s", "ngrams=1,2", "--trials", "3", "--metric", "p@1", *valid]
-    done = call("tune", "train.jsonl", *words, "--json", "trials.json", "-o", "best")
+    done = call("tune", "train.jsonl", *words, "--trials-file", "trials.json", "-o", "best")
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["trial", "P@1", "seconds", "C", "min_weight", "ngrams"]
@@ -382,7 +382,7 @@ def test_the_json_alone_and_the_reasons_of_failures(place, monkeypatch):
     monkeypatch.chdir(place)
     fixed = [word for name in MARKED for word in ("-p", f"{name}=1")]
     words = ["train.jsonl", "--text", "body", *fixed, "-s", "min_df=2,400", "--trials", "4"]
-    trials = json.loads(call("tune", *words, "--json", "-").stdout)["trials"]
+    trials = json.loads(call("tune", *words, "--json").stdout)["trials"]
     assert [trial["parameters"]["min_df"] for trial in trials] == [2, 400]
     shown = call("tune", *words)
     assert [line.split()[1] for line in shown.stdout.splitlines()[1:3]] == [f"{100 * trials[0]['value']:.2f}", "failed"]
@@ -394,13 +394,13 @@ def test_the_json_alone_and_the_reasons_of_failures(place, monkeypatch):
     [
         (["-m", "bonsay"], "There is no method 'bonsay'."),
         (["--metric", "P"], "'P' is not a metric"),
-        (["--metric", "hP@1"], "--metric hP@1 needs a vocabulary, which the models of a search do not have; search by"),
+        (["--metric", "hP@1"], "--metric hP@1 needs a vocabulary, which the models of a search do not have; use"),
         (["--metric", "micro-F1@decision"], "--metric micro-F1@decision needs a decision, which the models of a"),
-        (["-s", "C"], "-s C does not say where to search"),
-        (["-p", "C=1", "-s", "C=1:2"], "C is both fixed (-p) and searched (-s); give one of them."),
+        (["-s", "C"], "-s C has no domain"),
+        (["-p", "C=1", "-s", "C=1:2"], "C is both fixed (-p) and searched (-s); remove one of them."),
         (["-o", "valid.jsonl"], "valid.jsonl exists and is not a model folder"),
-        (["--json", "no/trials.json"], "no/trials.json cannot be written; choose another place for the trials."),
-        (["--json", "train.jsonl"], "train.jsonl is part of the corpus that is read, expected another file"),
+        (["--trials-file", "no/trials.json"], "--trials-file no/trials.json cannot be written; choose another path."),
+        (["--trials-file", "train.jsonl"], "train.jsonl is part of the corpus that is read, expected another file"),
         (["--text", "texts"], "train.jsonl, line 1: "),
     ],
 )

@@ -55,7 +55,8 @@ ADDRESSES = [
     "builtins:exec", "builtins:open", "os.system", "posix:system", "importlib:import_module", "pickle:loads",
     "xmtc.cli:main", "xmtc.cli.serve:serve", "xmtc.core.hyperparameters:ParameterSet", "xmtc.core.method:Method",
     "xmtc.core.method:Model", "xmtc.tagger:Tagger", "xmtc.methods:Parabel", "xmtc.methods.label_tree.parabel:Parabel",
-    "xmtc.linear.tree:LinearTree.__init__", "xmtc.text.string_index:StringIndex", "antigravity:x", "webbrowser", "turtle",
+    "xmtc.linear.tree:LinearTree.__init__", "xmtc.text.string_index:StringIndex",
+    "antigravity:x", "webbrowser", "turtle",
     "json.tool", "__main__:case", "torch:load", "numpy:load", "transformers:AutoModel", "xmtc", "",
 ]  # fmt: skip
 PLACES = [

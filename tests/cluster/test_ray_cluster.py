@@ -20,9 +20,10 @@ from planted import make_planted_corpus
 from typer.testing import CliRunner
 
 from xmtc import model_folder
+from xmtc.analysis.compare.methods import run_methods
 from xmtc.analysis.compare.saved_predictions import SavedPredictions
 from xmtc.analysis.method_specs import parse_specs
-from xmtc.analysis.trials import TrialContext, make_training_run, run_methods, run_on_cluster
+from xmtc.analysis.trials import TrialContext, make_training_run, run_on_cluster
 from xmtc.analysis.tune.search import TuningGoal, tune
 from xmtc.analysis.tune.space import Range
 from xmtc.cli import app
@@ -265,9 +266,7 @@ def test_trials_beside_each_other_are_the_same(nodes):
 
 def test_methods_and_seeds_are_compared(nodes, tmp_path):
     corpus, test = write(tmp_path / "train.jsonl", DOCUMENTS[:200]), write(tmp_path / "test.jsonl", DOCUMENTS[200:])
-    place = TrialContext(
-        "planted", (corpus,), test, tmp_path / "work", machine_options=("--threads", "1"), cluster="auto"
-    )
+    place = TrialContext("planted", (corpus,), test, tmp_path / "work", threads=1, cluster="auto")
     (spec,) = parse_specs(["parabel"], ["calibrate=false"], "texts")
     told: list[str] = []
     (found,) = run_methods(place, [spec], 2, told.append)
@@ -288,13 +287,13 @@ def test_a_machine_that_does_not_see_the_corpus(nodes, tmp_path, monkeypatch):
     jobs = [make_training_run(place, spec, 0) for spec in parse_specs(["parabel", "plt"], [], "texts")]
     place.work.mkdir()
     Path(corpus).unlink()
-    with pytest.raises(XmtcError, match=r"does not see .*train\.jsonl; a comparison needs"):
+    with pytest.raises(XmtcError, match=r"train\.jsonl does not exist on .*, a machine of the cluster"):
         list(run_on_cluster(place, jobs))
 
 
 def test_without_methods_there_is_nothing_to_share(tmp_path):
-    done = CliRunner().invoke(app, ["compare", "a", "b", "test.jsonl", "--cluster", "auto"])
-    assert "without --methods" in str(done.exception)
+    done = CliRunner().invoke(app, ["compare", "one.json", "--cluster", "auto"])
+    assert "--cluster applies to trainings" in str(done.exception)
 
 
 # Networks, which Ray Train has several processes train together

@@ -227,6 +227,6 @@ def test_a_corpus_that_changes_is_noticed(tmp_path: Path, monkeypatch: pytest.Mo
         return add_label_noise(*arguments)
 
     monkeypatch.setattr(noise, "add_label_noise", shortened)
-    with pytest.raises(XmtcError, match="changed while it was read; nothing was written. Run the command again"):
+    with pytest.raises(XmtcError, match=r"changed while it was read; nothing was written. Run the command again"):
         write_noisy_corpus(open_corpus(path), str(tmp_path / "out.jsonl"), 0.5)
     assert not (tmp_path / "out.jsonl").exists()

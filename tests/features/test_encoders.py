@@ -21,9 +21,9 @@ pytest.importorskip("transformers", reason="encoders need transformers: pip inst
 from safetensors.torch import load_file, save_file  # noqa: E402
 from tiny_encoders import bert_tokenizer, tiny  # noqa: E402
 from transformers import AutoConfig  # noqa: E402
+from xmtc.cli.encoders import parse_size  # noqa: E402
 
 from xmtc.cli import app  # noqa: E402
-from xmtc.cli.encoders import parse_size  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.features.encoders import export as encoder_export  # noqa: E402
 from xmtc.features.encoders.catalogue import (  # noqa: E402

@@ -120,7 +120,7 @@ def test_a_row_for_each_document_and_fields_carried_along(place, name):
     assert [row[3] for row in rows] == ['["x", "y"]', "[]", '["z"]']
     assert [row[4] for row in rows] == ["label-01", None, "label-07"]
     assert rows[1][4:] == [None] * 4
-    assert (b"2 cells begin as a formula does" in done.stderr) == is_text
+    assert (b"2 cells start like a formula" in done.stderr) == is_text
 
 
 def test_json_lines_hold_all_as_it_was(place):
@@ -238,7 +238,7 @@ def test_a_workbook_goes_on_in_another_sheet(tmp_path, monkeypatch):
 def test_what_no_workbook_holds_is_refused_before_anything_is_lost(tmp_path):
     (tmp_path / "x.xlsx").write_text("old")
     writer = open_prediction_writer(str(tmp_path / "x.xlsx"), "xlsx", PredictionTable(k=10_000, wide=True))
-    with pytest.raises(XmtcError, match=r"A workbook has 16,384 columns at most, and 20,001 are asked for"), writer:
+    with pytest.raises(XmtcError, match=r"A workbook has at most 16,384 columns, and this one needs 20,001"), writer:
         pass
     assert (tmp_path / "x.xlsx").read_text() == "old"
     assert os.listdir(tmp_path) == ["x.xlsx"]
@@ -311,7 +311,7 @@ def test_a_named_format_stays_itself_on_a_terminal(place):
     shown, _ = shown_on_a_terminal("predict", "model", "three.jsonl", "-k", 1, "--format", "jsonl", cwd=place)
     assert [json.loads(line)["id"] for line in shown.splitlines()] == ["a", "b", "c"]
     _, said = shown_on_a_terminal("predict", "model", "three.jsonl", "--format", "xlsx", cwd=place)
-    assert said == "xmtc: xlsx is nothing that a terminal can show; name a file with -o, such as answers.xlsx.\n"
+    assert said == "xmtc: xlsx cannot be shown in a terminal; name a file with -o, such as predictions.xlsx.\n"
 
 
 def test_one_text(place):
@@ -337,7 +337,7 @@ def test_results_beside_the_files_of_a_folder(place):
     done = xmtc("predict", "model", "texts", "--per-file", "-k", 2, cwd=place)
     assert done.returncode == 0, done.stderr
     assert done.stdout == b""
-    assert b"1 result was there already and left as before; --force replaces them.\n1 document tagged.\n" in done.stderr
+    assert b"1 existing file was kept; --force replaces them.\n1 document tagged.\n" in done.stderr
     lines = (folder / "a.b.tags.tsv").read_text().splitlines()
     assert len(lines) == 2
     label, score = lines[0].split("\t")

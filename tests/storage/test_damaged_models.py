@@ -251,7 +251,7 @@ def test_a_forest_is_looked_at_too(name, change, phrase, tmp_path):
 @pytest.mark.parametrize("gamma", [10**30, -1, 1e300])
 def test_a_forest_whose_numbers_no_method_gives_is_refused(gamma):
     model = Classifier("pfastrexml", n_trees=2, max_leaf=5).fit(TEXTS, TAGS).tagger_.model
-    with pytest.raises(ValueError, match="gamma=.* is out of range"):
+    with pytest.raises(ValueError, match=r"gamma=.* is out of range"):
         replace(model, gamma=gamma).check()
     whole = replace(model, gamma=30)  # as JSON may write it
     whole.check()

@@ -14,6 +14,8 @@ from planted import make_planted_corpus
 from typer.testing import CliRunner
 
 from xmtc.analysis.measured_process import MeasuredCommand
+from xmtc.analysis.trial_worker import run_task
+from xmtc.analysis.trials import TrialResult
 from xmtc.errors import XmtcError
 
 # The installed command; where tests run from the tree alone, what it starts.
@@ -48,6 +50,14 @@ def measured_here(words, log, limit=None, stop=None) -> MeasuredCommand:
     return MeasuredCommand(
         tuple(words), done.returncode, done.stdout.decode(), done.stderr.decode(), seconds, seconds, 50.0
     )
+
+
+def run_trial_here(request, log, limit=None) -> TrialResult:
+    """Run a trial as `xmtc.analysis.trials.run_in_child` does, but in this process and with made-up memory."""
+    start = time.perf_counter()
+    failure = run_task(request)
+    seconds = time.perf_counter() - start
+    return TrialResult({}, seconds, seconds, 50.0, failure)
 
 
 def lines_of(n_docs: int, seed: int) -> str:

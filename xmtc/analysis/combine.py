@@ -1,7 +1,8 @@
-"""Models that were trained apart, made one: `xmtc combine MODEL MODEL -o BOTH`.
+"""Combination of trained models into one.
 
-Each keeps the views that it was trained with; those that are the same to the last number are held, and computed, once.
-Labels are matched by their names: one that a model does not have, it never names."""
+Each model keeps its views; equal views are stored and computed once. Labels are matched by name; a model never predicts
+a label that it does not have.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +30,35 @@ from xmtc.text.string_index import StringIndex
 def combine(
     taggers: Sequence[Tagger], rule: str = NOISY_OR, valid: Sequence[Document] | None = None, run: Run = Run()
 ) -> Tagger:
-    """One Tagger of several. With documents that none of them has learnt from, its scores become probabilities."""
+    """Combine taggers into one.
+
+    Parameters
+    ----------
+    taggers
+        At least two taggers, which may have different methods, views and labels.
+    rule
+        "noisy-or" or "mean".
+    valid
+        Labelled documents that no tagger was trained on, for calibration; without them scores are raw.
+    run
+        Threads, device and progress.
+
+    Returns
+    -------
+    Tagger
+        Combined tagger, with the first vocabulary among the taggers and the label filters of all.
+
+    Raises
+    ------
+    XmtcError
+        If there are fewer than two taggers, or some read texts and others features.
+    """
     if len(taggers) < 2:
         raise XmtcError(f"Found {len(taggers)} models to combine, expected at least two.")
     contents = {view.input_kind for tagger in taggers for view in tagger.views.values()}
     if len(contents) > 1:
-        raise XmtcError("Some of the models read texts, others features, and no corpus holds both; combine one kind.")
-    run, told = run.record_history()
+        raise XmtcError("Some models read texts and others features; combine models of one kind.")
+    run, new_history = run.record_history()
     labels = StringIndex.from_strings(sorted({name for tagger in taggers for name in tagger.labels.words()}))
     views: FittedViews = {}
     models = []
@@ -45,18 +68,18 @@ def combine(
         models.append(adapt_model(tagger, names, labels))
 
     sizes = {name: view.size for name, view in views.items()}
-    together = CombinedModel(n_labels=len(labels), views=sizes, rule=rule, models=tuple(models))
+    combined_model = CombinedModel(n_labels=len(labels), views=sizes, rule=rule, models=tuple(models))
     held_out = None if valid is None else build_labelled_dataset(views, labels, valid, run)
-    model = together if held_out is None else calibrate_combination(together, held_out, run)
+    model = combined_model if held_out is None else calibrate_combination(combined_model, held_out, run)
     about = describe_combination(taggers, rule, None if valid is None else len(valid), sizes, len(labels))
     before = [entry for i, tagger in enumerate(taggers) for entry in add_name_prefix(tagger.history, f"member-{i}")]
-    history = (*before, *told)
+    history = (*before, *new_history)
     combined = Tagger(views, labels, merge_frequencies(taggers, labels), model, about, history=history)
     return attach_vocabulary_and_filter(combined, taggers)
 
 
 def attach_vocabulary_and_filter(combined: Tagger, taggers: Sequence[Tagger]) -> Tagger:
-    """With the first vocabulary among the models; and what one of them may not answer, all together may not."""
+    """Attach the first vocabulary among the taggers, and deny every label that one of them denies."""
     for tagger in taggers:
         if tagger.concepts is not None:
             combined = combined.with_vocabulary(tagger.concepts.vocabulary, tagger.concepts.language)
@@ -65,14 +88,14 @@ def attach_vocabulary_and_filter(combined: Tagger, taggers: Sequence[Tagger]) ->
         label
         for tagger in taggers
         if tagger.allowed is not None
-        for label, may in zip(tagger.labels.words(), tagger.allowed, strict=True)
-        if not may
+        for label, is_allowed in zip(tagger.labels.words(), tagger.allowed, strict=True)
+        if not is_allowed
     }
     return combined.with_filter(deny=sorted(denied)) if denied else combined
 
 
 def choose_view_name(views: FittedViews, name: str, view: Any) -> str:
-    """The name of the same view, if it is there; else one that is free: tfidf, tfidf-2 ..."""
+    """Return the name of an equal view, or an unused name: tfidf, tfidf-2, tfidf-3."""
     number, candidate = 1, name
     while candidate in views and not is_equal(views[candidate], view):
         number += 1
@@ -81,9 +104,9 @@ def choose_view_name(views: FittedViews, name: str, view: Any) -> str:
 
 
 def adapt_model(tagger: Tagger, names: dict[str, str], labels: StringIndex) -> Model:
-    """A tagger's model for the views and labels of all; as it is, where they are its own."""
-    model = strip_calibration(tagger.model)  # whose own curve says nothing of all together
-    if all(name == here for name, here in names.items()) and is_equal(tagger.labels, labels):
+    """Return a tagger's model without calibration, mapped to the combined views and labels if these differ."""
+    model = strip_calibration(tagger.model)
+    if all(name == new_name for name, new_name in names.items()) and is_equal(tagger.labels, labels):
         return model
     return RemappedModel(
         n_labels=len(labels),
@@ -95,23 +118,23 @@ def adapt_model(tagger: Tagger, names: dict[str, str], labels: StringIndex) -> M
 
 
 def merge_frequencies(taggers: Sequence[Tagger], labels: StringIndex) -> np.ndarray:
-    """How often each label occurred in training; where the trainings differed, in the one that saw it most."""
-    found = np.zeros(len(labels), np.int64)
+    """Return the largest training frequency of each label among the taggers."""
+    frequencies = np.zeros(len(labels), np.int64)
     for tagger in taggers:
-        numbers = labels.find_packed(tagger.labels.text, tagger.labels.ends)
-        found[numbers] = np.maximum(found[numbers], tagger.frequencies)
-    return found
+        label_ids = labels.find_packed(tagger.labels.text, tagger.labels.ends)
+        frequencies[label_ids] = np.maximum(frequencies[label_ids], tagger.frequencies)
+    return frequencies
 
 
 def describe_combination(
     taggers: Sequence[Tagger], rule: str, n_valid: int | None, sizes: dict[str, int], n_labels: int
 ) -> dict[str, Any]:
-    """As a consensus of the same methods would be described."""
+    """Return the description of a `consensus` of the same methods."""
     abouts = [tagger.about for tagger in taggers]
     members = [{"method": about["method"], "parameters": about["parameters"]} for about in abouts]
     readings = [about.get("reading", {}) for about in abouts]
     packages = {about.get("package", "xmtc") for about in abouts} - {"xmtc"}
-    chosen = [about["chosen"] for about in abouts if "chosen" in about][:1]  # the analyzer, where it was found out
+    chosen = [about["chosen"] for about in abouts if "chosen" in about][:1]  # the selected analyzer
     return {
         "xmtc": xmtc.__version__,
         "method": "consensus",
@@ -129,7 +152,7 @@ def describe_combination(
 
 
 def describe_combined_scores(n_valid: int | None) -> dict[str, Any]:
-    """As of a training: what the score of all together is, and why."""
+    """Return the kind of the combined scores, and the reason."""
     if n_valid is None:
-        return {"are": "raw", "because": "no documents tell what they mean: give some with --valid"}
-    return {"are": "probabilities", "documents": n_valid, "because": f"{n_valid:,} documents tell what they mean"}
+        return {"are": "raw", "because": "not calibrated; give validation documents with --valid"}
+    return {"are": "probabilities", "documents": n_valid, "because": f"calibrated on {n_valid:,} documents"}

@@ -1,12 +1,13 @@
-"""Which methods are compared, and with which parameters: `parabel,dismec,parabel:n_trees=1`, and -p options.
+"""Methods and their parameters as text: `dismec`, `parabel:n_trees=1;max_leaf=5`, and -p options.
 
-After a colon stand parameters of that one, several with a semicolon between them. `-p name=value` is for every method
-that has such a parameter, `-p parabel.name=value` for the ones called parabel."""
+Parameters after the colon belong to that method and are separated by semicolons. `-p name=value` applies to every
+method that has the parameter, `-p parabel.name=value` to parabel only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from xmtc.core.hyperparameters import UnparsedValue
@@ -20,39 +21,44 @@ from xmtc.pipeline import Pipeline
 
 @dataclass(frozen=True)
 class MethodSpec:
-    name: str  # as it is called in the comparison
+    """Method with parameters."""
+
+    name: str  # in the comparison
     method: str
-    parameters: tuple[tuple[str, str], ...] = ()  # its parameters, as they are typed
+    parameters: tuple[tuple[str, str], ...] = ()  # unparsed
 
     def as_arguments(self, seed: int | None = None) -> list[str]:
-        """How `xmtc train` is told."""
+        """Return the options of `xmtc train`."""
         pairs = [*self.parameters, *([] if seed is None else [("seed", str(seed))])]
         return ["-m", self.method, *(word for name, value in pairs for word in ("-p", f"{name}={value}"))]
 
     @property
     def has_free_seed(self) -> bool:
-        """Whether another seed gives another model; not where one was named."""
+        """Return True if the method has a seed that is not fixed."""
         try:
-            known = [field.name for field in fields(method_class(self.method))]
+            names = [field.name for field in fields(method_class(self.method))]
         except MissingExtra:
             return False
-        return "seed" in known and "seed" not in dict(self.parameters)
+        return "seed" in names and "seed" not in dict(self.parameters)
 
 
 def parse_specs(methods: Sequence[str], parameters: Sequence[str], content: str) -> list[MethodSpec]:
-    """What --methods and -p ask for, checked before anything is trained on a corpus of texts or of features."""
-    wanted = [each.strip() for listed in methods for each in listed.split(",") if each.strip()]
-    twice = [name for name in dict.fromkeys(wanted) if wanted.count(name) > 1]
-    if twice:
-        raise XmtcError(f"--methods has {twice[0]} twice; name each once, or give it other parameters after a colon.")
-    found = [parse_spec(each) for each in wanted]
-    if not found:
-        raise XmtcError("--methods names no method; expected names with commas between them, such as parabel,dismec.")
+    """Parse methods and -p options, and check them before anything is trained.
+
+    `content` is the content of the corpus, TEXTS or FEATURES.
+    """
+    names = [name.strip() for name in methods if name.strip()]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            raise XmtcError(f"{name} is given twice; remove one, or add other parameters after a colon.")
+    specs = [parse_spec(name) for name in names]
+    if not specs:
+        raise XmtcError("No method is given; expected names such as parabel and dismec.")
     for parameter in parameters:
-        found = add_parameter(found, parameter)
-    for each in found:
-        check_spec(each, content)
-    return found
+        specs = add_parameter(specs, parameter)
+    for spec in specs:
+        check_spec(spec, content)
+    return specs
 
 
 def parse_spec(text: str) -> MethodSpec:
@@ -60,26 +66,26 @@ def parse_spec(text: str) -> MethodSpec:
     if method not in METHOD_REGISTRY.names():
         raise METHOD_REGISTRY.make_unknown_error(method)
     pairs = []
-    for each in filter(None, rest.split(";")):
-        name, equals, value = each.partition("=")
+    for pair in filter(None, rest.split(";")):
+        name, equals, value = pair.partition("=")
         if not equals:
-            raise XmtcError(f"--methods {text}: {each} has no value; expected {method}:name=value;name=value.")
+            raise XmtcError(f"{text}: {pair} has no value; expected {method}:name=value;name=value.")
         pairs.append((name.strip(), value.strip()))
     return MethodSpec(text, method, tuple(pairs))
 
 
-def add_parameter(found: list[MethodSpec], parameter: str) -> list[MethodSpec]:
-    """A -p option, for those methods that it is for."""
+def add_parameter(specs: list[MethodSpec], parameter: str) -> list[MethodSpec]:
+    """Add a -p option to the methods that it applies to."""
     name, equals, value = parameter.partition("=")
     if not equals:
         raise XmtcError(f"-p {parameter} has no value; expected -p name=value, or -p method.name=value.")
-    owner, _, inner = name.partition(".")
-    of_one = [each for each in found if inner and each.method == owner]
-    wanted = of_one or [each for each in found if has_parameter(each, name)]
-    if not wanted:
-        raise XmtcError(f"-p {parameter} is for none of {', '.join(each.name for each in found)}; check its name.")
-    pair = (inner if of_one else name, value)
-    return [MethodSpec(each.name, each.method, (*each.parameters, pair)) if each in wanted else each for each in found]
+    owner, _, own_name = name.partition(".")
+    owners = [spec for spec in specs if own_name and spec.method == owner]
+    targets = owners or [spec for spec in specs if has_parameter(spec, name)]
+    if not targets:
+        raise XmtcError(f"-p {parameter} is a parameter of none of {', '.join(spec.name for spec in specs)}.")
+    pair = (own_name if owners else name, value)
+    return [replace(spec, parameters=(*spec.parameters, pair)) if spec in targets else spec for spec in specs]
 
 
 def has_parameter(spec: MethodSpec, name: str) -> bool:
@@ -94,11 +100,13 @@ def as_typed_parameters(spec: MethodSpec) -> dict[str, Any]:
 
 
 def check_spec(spec: MethodSpec, content: str) -> None:
-    """Refuse parameters that a training would refuse. What is not installed here, or reads what this corpus does not
-    hold, is no mistake: its row will say so."""
+    """Raise XmtcError for invalid parameters.
+
+    A method that is not installed or cannot read the corpus is not an error here: its trial reports that.
+    """
     try:
-        built, _ = build_method(spec.method, as_typed_parameters(spec))
-        if is_trainable_on(built, content):
+        method, _ = build_method(spec.method, as_typed_parameters(spec))
+        if is_trainable_on(method, content):
             Pipeline.from_parameters(spec.method, content, as_typed_parameters(spec))
     except MissingExtra:
         return
@@ -107,7 +115,7 @@ def check_spec(spec: MethodSpec, content: str) -> None:
 
 
 def is_trainable_on(method: Method, content: str) -> bool:
-    """Whether a method can be trained on a corpus of texts, or of features."""
+    """Return True if a method can read a corpus of texts, or of features."""
     try:
         return bool(select_views(method.required_views, content))
     except XmtcError:

@@ -31,9 +31,8 @@ COMMANDS_BY_PANEL = {
     "More": ("methods", "info", "demo"),
 }
 COMMAND_GROUPS = ("data", "vocab", "pretrained")
-HIDDEN_COMMANDS = {"answers": "compare"}  # and their modules
 PANEL_BY_COMMAND = {name: panel for panel, names in COMMANDS_BY_PANEL.items() for name in names}
-ALL_COMMANDS = (*PANEL_BY_COMMAND, *HIDDEN_COMMANDS)
+ALL_COMMANDS = tuple(PANEL_BY_COMMAND)
 
 FIRST_STEPS = """Extreme multi-label text classification: assign a few labels out of thousands or millions.
 
@@ -81,13 +80,13 @@ def build_app(names: Iterable[str]) -> typer.Typer:
     )
     app.callback()(start_command)
     for name in names:
-        module, panel = import_module(f"xmtc.cli.{HIDDEN_COMMANDS.get(name, name)}"), PANEL_BY_COMMAND.get(name)
+        module, panel = import_module(f"xmtc.cli.{name}"), PANEL_BY_COMMAND[name]
         if name in COMMAND_GROUPS:
             for command in module.app.registered_commands:
                 command.cls = PlainCommand
             app.add_typer(module.app, name=name, cls=PlainGroup, rich_help_panel=panel)
         else:
-            app.command(cls=PlainCommand, hidden=name in HIDDEN_COMMANDS, rich_help_panel=panel)(getattr(module, name))
+            app.command(cls=PlainCommand, rich_help_panel=panel)(getattr(module, name))
     return app
 
 

@@ -1,4 +1,4 @@
-"""xmtc data audit: what is probably wrong with a corpus."""
+"""xmtc data audit: find probable errors in a corpus."""
 
 from __future__ import annotations
 
@@ -28,77 +28,86 @@ if TYPE_CHECKING:
     from xmtc.analysis.audit.build import Audit, Finding
     from xmtc.data.corpus import Corpus
 
-MAX_SHOWN_FINDINGS, MAX_FINDINGS_PER_LABEL = 10, 2  # of each kind, and of these with one label
-MIN_LINE_CHARACTERS, PIPE_LINE_CHARACTERS = (
-    60,
-    1000,
-)  # characters of a line, at least in a terminal, and where there is none
+MAX_SHOWN_FINDINGS, MAX_FINDINGS_PER_LABEL = 10, 2  # of each kind
+MIN_LINE_CHARACTERS = 60  # width of tables in a terminal
+PIPE_LINE_CHARACTERS = 1000  # width of tables outside of a terminal, where nothing is truncated
 TITLES = {
-    "wrong label": ("Labels that are likely wrong", "of {n_assignments:,}"),
-    "missing label": ("Labels that are likely missing", "beside {n_assignments:,}"),
-    "duplicate": ("Documents that were there before", "of {n_docs:,}"),
-    "near-duplicate": ("Documents that are nearly one before", "of {n_docs:,}"),
-    "duplicate in test": ("Test documents that are in the corpus", "of {n_test:,}"),
-    "near-duplicate in test": ("Test documents that are nearly one of the corpus", "of {n_test:,}"),
-    "same label": ("Labels that may be the same thing twice", "of {n_labels:,}"),
+    "wrong label": ("Probably wrong labels", "of {n_assignments:,}"),
+    "missing label": ("Probably missing labels", "in addition to {n_assignments:,}"),
+    "duplicate": ("Duplicate documents", "of {n_docs:,}"),
+    "near-duplicate": ("Near-duplicate documents", "of {n_docs:,}"),
+    "duplicate in test": ("Test documents that duplicate training documents", "of {n_test:,}"),
+    "near-duplicate in test": ("Test documents that nearly duplicate training documents", "of {n_test:,}"),
+    "same label": ("Duplicate labels", "of {n_labels:,}"),
 }
 ADVICE = {
-    "wrong label": "Models of the other documents give these labels nothing, though they know them; read the document.",
-    "missing label": "Models of the other documents are sure of these labels; add those that the document deserves.",
-    "duplicate": "A copy counts twice in training; where labels differ, one of the two is wrong.",
-    "near-duplicate": "Look at those with other labels: forms differ in a word that matters, others by mistake.",
-    "duplicate in test": "What was learnt by heart is no test: leave these documents out of one of the two.",
-    "near-duplicate in test": "A test with many of them flatters a model; a split by date or source has fewer.",
-    "same label": "Two labels for one thing halve the examples of each; give all documents one of them.",
+    "wrong label": "Models trained on the other documents give these labels low scores; check the documents.",
+    "missing label": "Models trained on the other documents give these labels high scores; add those that fit.",
+    "duplicate": "Duplicates count twice in training; where their labels differ, one of them is wrong.",
+    "near-duplicate": "Check those with different labels: some differ in an important word, others by mistake.",
+    "duplicate in test": "Test results on training documents are too good; remove them from one of the corpora.",
+    "near-duplicate in test": "Many of them make test results too good; a split by date or source has fewer.",
+    "same label": "Two labels with one meaning halve the examples of each; merge them.",
 }
 
 
 @with_corpus_options()
 def audit(
     corpus: CorpusPaths,
-    test: Annotated[str | None, typer.Option(metavar="FILE", help="corpus to test with, to find copies in it")] = None,
+    test: Annotated[
+        str | None, typer.Option(metavar="CORPUS", help="Test corpus that is searched for duplicates of CORPUS.")
+    ] = None,
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="table of all findings: csv, tsv, jsonl, xlsx, parquet"),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Table of all findings (.csv, .tsv, .jsonl, .xlsx or .parquet).",
+            rich_help_panel="Output",
+        ),
     ] = None,
     method: Annotated[
-        str, typer.Option("-m", "--method", help="that judges labels, one of `xmtc methods`")
+        str, typer.Option("-m", "--method", help="Method that checks the labels; `xmtc methods` lists them.")
     ] = "parabel",
     parameter: Annotated[
-        list[str] | None, typer.Option("-p", help="name=value of a hyper-parameter; repeatable")
+        list[str] | None,
+        typer.Option("-p", "--param", metavar="NAME=VALUE", help="Hyper-parameter of the method; repeatable."),
     ] = None,
-    folds: Annotated[int, typer.Option(help="parts, each of which is judged by a model of the others")] = 5,
-    k: Annotated[int, typer.Option("-k", min=1, help="labels of a document that get a score; others have none")] = 50,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="seed of the folds")] = 0,
+    folds: Annotated[int, typer.Option(help="Number of cross-validation folds.")] = 5,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of scored labels per document.")] = 50,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the folds.")] = 0,
     vocab: Annotated[
-        str | None, typer.Option(help="vocabulary of the labels: folder of `xmtc vocab import`, SKOS file or table")
+        str | None, typer.Option(help="Vocabulary of the labels: folder of `xmtc vocab import`, SKOS file or table.")
     ] = None,
     language: LanguageOption = None,
-    json: Annotated[bool, typer.Option("--json", help="print counts and the worst findings as JSON")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print counts and the worst findings as JSON.", rich_help_panel="Output")
+    ] = False,
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
     reading: CorpusOptions = CorpusOptions(),
     quiet: QuietOption = False,
     log_json: LogJsonOption = None,
 ) -> None:
-    """Look for wrong and missing labels, copies of documents, and labels that are the same thing twice."""
+    """Find wrong and missing labels, duplicate documents, and duplicate labels in a corpus."""
     from dataclasses import replace
 
-    from xmtc.analysis.audit.build import audit as audited
+    from xmtc.analysis.audit.build import audit as run_audit
     from xmtc.analysis.audit.folds import check_folds
     from xmtc.cli.train import build_pipeline
     from xmtc.cli.vocab import open_vocabulary
 
-    check_folds(folds)  # before anything is opened, or said of it
+    check_folds(folds)
     vocabulary = None if vocab is None else open_vocabulary(vocab, language, quiet)
     source = open_corpus_input(corpus, reading, quiet=quiet)
-    tested = None if test is None else open_corpus_input(test, replace(reading, rejects=None), quiet=quiet)
-    corpora = [each for each in (source, tested) if each is not None]
+    test_corpus = None if test is None else open_corpus_input(test, replace(reading, rejects=None), quiet=quiet)
+    corpora = [opened for opened in (source, test_corpus) if opened is not None]
     check_options(output, corpora, language, vocab)
-    found = audited(
+    result = run_audit(
         source,
         build_pipeline(method, parameter or [], source),
-        test=tested,
+        test=test_corpus,
         folds=folds,
         k=k,
         seed=seed,
@@ -107,13 +116,13 @@ def audit(
         run=make_run(threads, quiet, device=device, log_json=log_json),
         report_progress=(lambda sentence: None) if quiet else print_notice,
     )
-    write_audit(found, output, json, quiet)
-    for each in corpora:
-        report_rejects(each)
+    write_audit(result, output, json, quiet)
+    for opened in corpora:
+        report_rejects(opened)
 
 
-def write_audit(found: Audit, output: str | None, json: bool, quiet: bool) -> None:
-    """All findings to a file, the worst to standard output."""
+def write_audit(result: Audit, output: str | None, json: bool, quiet: bool) -> None:
+    """Write all findings to a file and print the worst ones."""
     from json import dumps
 
     from xmtc.analysis.audit.build import FINDING_COLUMNS
@@ -121,50 +130,51 @@ def write_audit(found: Audit, output: str | None, json: bool, quiet: bool) -> No
     from xmtc.output import write_records
 
     if output is not None:
-        write_records(output, FINDING_COLUMNS, found.records())
+        write_records(output, FINDING_COLUMNS, result.records())
     if json:
-        echo(escape_json_controls(dumps(audit_as_json(found), ensure_ascii=False, indent=1)))
+        echo(escape_json_controls(dumps(audit_as_json(result), ensure_ascii=False, indent=1)))
     else:
-        print_audit(found)
+        print_audit(result)
     if output is not None and not quiet:
-        n = sum(map(len, found.findings.values()))
+        n = sum(map(len, result.findings.values()))
         echo(f"{n:,} findings written to {escape_controls(output)}.", err=True)
 
 
 def check_options(output: str | None, corpora: list[Corpus], language: str | None, vocab: str | None) -> None:
-    """Refuse, before the work, what could not be done after it."""
+    """Raise XmtcError, before the work, for options that cannot be satisfied."""
     from xmtc.data.file_streams import check_output_path
     from xmtc.errors import XmtcError
     from xmtc.output import get_format_by_extension
 
     if language is not None and vocab is None:
-        raise XmtcError("--language names labels with the names of a vocabulary; give one with --vocab.")
+        raise XmtcError("--language selects names of a vocabulary; give one with --vocab.")
     if output is not None:
         check_output_path(output)
         get_format_by_extension(output)
-        for each in corpora:
-            each.check_not_overwritten(output)
+        for opened in corpora:
+            opened.check_not_overwritten(output)
 
 
-def audit_as_json(found: Audit) -> dict[str, Any]:
-    sizes = {"documents": found.n_docs, "labels": found.n_labels, "assignments": found.n_assignments}
-    counts = {kind: len(each) for kind, each in found.findings.items()}
+def audit_as_json(result: Audit) -> dict[str, Any]:
+    sizes = {"documents": result.n_docs, "labels": result.n_labels, "assignments": result.n_assignments}
+    counts = {kind: len(findings) for kind, findings in result.findings.items()}
     worst = {
-        kind: [finding.to_record() for finding in select_worst_findings(each)] for kind, each in found.findings.items()
+        kind: [finding.to_record() for finding in select_worst_findings(findings)]
+        for kind, findings in result.findings.items()
     }
-    return sizes | {"test_documents": found.n_test, "counts": counts, "worst": worst}
+    return sizes | {"test_documents": result.n_test, "counts": counts, "worst": worst}
 
 
-def print_audit(found: Audit) -> None:
-    """How many of each kind, the worst of them, and what to do."""
+def print_audit(result: Audit) -> None:
+    """Print the number of findings of each kind, the worst ones and advice."""
     from rich.console import Console
 
     plain = Console(highlight=False, markup=False)
     width = max(plain.width, MIN_LINE_CHARACTERS) if plain.is_terminal else PIPE_LINE_CHARACTERS
     console = Console(highlight=False, markup=False, width=width, soft_wrap=True)
-    for kind, findings in found.findings.items():
-        title, of = TITLES[kind]
-        console.print(f"{title}: {len(findings):,} {of.format(**vars(found))}")
+    for kind, findings in result.findings.items():
+        title, total = TITLES[kind]
+        console.print(f"{title}: {len(findings):,} {total.format(**vars(result))}")
         if findings:
             console.print(build_findings_table(kind, select_worst_findings(findings)), soft_wrap=False)
             console.print(ADVICE[kind])
@@ -172,7 +182,7 @@ def print_audit(found: Audit) -> None:
 
 
 def select_worst_findings(findings: list[Finding]) -> list[Finding]:
-    """The worst, with no label more than twice: what is wrong with one label is soon seen."""
+    """Return the first findings, at most two of each label, because findings of one label are alike."""
     from collections import Counter
 
     seen: Counter[str] = Counter()
@@ -213,6 +223,6 @@ def build_findings_table(kind: str, findings: list[Finding]) -> Table:
 
 
 def format_document_position(finding: Finding) -> str:
-    """A document by its place in the corpus and, where that is another, by its id."""
+    """Return the position of a document in the corpus, and its id if that differs."""
     place = str(finding.document)
     return place if finding.id == place else f"{place} ({finding.id})"

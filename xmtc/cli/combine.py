@@ -1,4 +1,4 @@
-"""xmtc combine: models that were trained apart, made one."""
+"""xmtc combine: combine trained models into one."""
 
 from __future__ import annotations
 
@@ -24,11 +24,23 @@ from xmtc.cli.streams import echo
 
 @with_corpus_options()
 def combine(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL MODEL…", help="model folders, at least two")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="model folder to write; a model there is replaced")],
-    rule: Annotated[str, typer.Option(help="noisy-or: one that is sure is enough; mean: of all scores")] = "noisy-or",
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Model folders, at least two.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="MODEL",
+            help="Model folder to write; an existing model is replaced.",
+            rich_help_panel="Output",
+        ),
+    ],
+    rule: Annotated[
+        str, typer.Option(help="Combination of scores: noisy-or (one confident model suffices) or mean.")
+    ] = "noisy-or",
     valid: Annotated[
-        str | None, typer.Option(help="corpus that none was trained on, to make a probability of the score")
+        str | None,
+        typer.Option(metavar="CORPUS", help="Corpus for calibration that no model was trained on."),
     ] = None,
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
@@ -36,9 +48,9 @@ def combine(
     quiet: QuietOption = False,
     log_json: LogJsonOption = None,
 ) -> None:
-    """Combine trained models into one, which is used like any other."""
-    from xmtc import model_folder as store
-    from xmtc.analysis.combine import combine as made_one
+    """Combine trained models into one model."""
+    from xmtc import model_folder
+    from xmtc.analysis.combine import combine as combine_taggers
     from xmtc.errors import XmtcError
     from xmtc.methods.ensemble.combination_rules import RULES
     from xmtc.tagger import Tagger
@@ -46,16 +58,16 @@ def combine(
     if rule not in RULES:
         raise XmtcError(f"--rule {rule} is not known; expected one of {', '.join(RULES)}.")
     run = make_run(threads, quiet, device=device, log_json=log_json)
-    store.check_target(output)
+    model_folder.check_target(output)
     taggers = [Tagger.load(model) for model in models]
     source = None
     if valid is not None:
         source = open_corpus_input(valid, reading, get_saved_reading(taggers[0]), quiet=quiet)
     documents = None if source is None else list(source)
-    combined = made_one(taggers, rule, documents, run)
+    combined = combine_taggers(taggers, rule, documents, run)
     combined.save(output)
     if source is not None:
         report_rejects(source)
     if not quiet:
-        found = f"{len(models)} models with {combined.about['n_labels']:,} labels"
-        echo(f"{output}: {found}. Next: xmtc evaluate {output} TEST-CORPUS", err=True)
+        summary = f"{len(models)} models with {combined.about['n_labels']:,} labels"
+        echo(f"{output}: {summary}. Next: xmtc evaluate {output} TEST-CORPUS", err=True)

@@ -343,7 +343,7 @@ def parse_time(option: str, text: str) -> float:
 
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh])", text.strip().lower())
     if match is None or float(match[1]) == 0:
-        raise XmtcError(f"{option} {text} is no time; expected a number with s, m or h, such as 90s, 30m or 2h.")
+        raise XmtcError(f"{option} {text} is not a time; expected a number with s, m or h, such as 90s, 10m or 2h.")
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 

@@ -1,4 +1,4 @@
-"""xmtc recommend: which method to train on a corpus, within a time."""
+"""xmtc recommend: choose a method for a corpus within a time limit."""
 
 from __future__ import annotations
 
@@ -29,21 +29,28 @@ if TYPE_CHECKING:
 @with_corpus_options()
 def recommend(
     corpus: CorpusPath,
-    budget: Annotated[
-        str, typer.Option(help="time that the training may take: 90s, 10m, 2h; trying takes half")
+    time_limit: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Time limit of the final training (90s, 10m, 2h); the trials take half."),
     ] = "10m",
     methods: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="methods to try, instead of the usual ones")
+        str | None, typer.Option(metavar="A,B,C", help="Methods to try instead of the default ones.")
     ] = None,
-    test: Annotated[str | None, typer.Option(help="documents to measure on (up to 2,000 of CORPUS, held out)")] = None,
-    work: Annotated[Path | None, typer.Option(help="folder that keeps finished trials, to go on from")] = None,
-    json: Annotated[bool, typer.Option("--json", help="print a JSON object, with fractions")] = False,
+    test: Annotated[
+        str | None,
+        typer.Option(metavar="CORPUS", help="Corpus for the evaluation instead of up to 2,000 held-out documents."),
+    ] = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of finished trials, from which an interrupted command resumes."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel="Output")] = False,
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
     reading: CorpusOptions = CorpusOptions(),
     quiet: QuietOption = False,
 ) -> None:
-    """Try methods on samples of a corpus, and say which to train within a time, how good it will be, and how."""
+    """Try methods on samples of a corpus and print the best one within a time limit, with its training command."""
     import tempfile
     from contextlib import nullcontext
     from dataclasses import replace
@@ -52,26 +59,22 @@ def recommend(
     from xmtc.analysis.recommend.recommendation import list_candidate_methods, recommend_method
     from xmtc.analysis.recommend.samples import make_samples
     from xmtc.analysis.trials import claim_work_folder
-    from xmtc.core.run import Run
     from xmtc.features import FEATURES, TEXTS
 
-    seconds = parse_time_budget(budget)
+    budget = parse_time_budget(time_limit)
     source = open_corpus_input(corpus, reading, quiet=True)
     content = FEATURES if source.has_features else TEXTS
-    wanted = list_candidate_methods(content) if methods is None else parse_specs([methods], [], content)
-    measured = None if test is None else open_corpus_input(test, replace(reading, rejects=None), quiet=True)
+    specs = list_candidate_methods(content) if methods is None else parse_specs(methods.split(","), [], content)
+    test_corpus = None if test is None else open_corpus_input(test, replace(reading, rejects=None), quiet=True)
     with tempfile.TemporaryDirectory(prefix="xmtc-recommend-") if work is None else nullcontext(str(work)) as folder:
         if work is not None:
             claim_work_folder(work)
-        tell = (lambda sentence: None) if quiet else print_status
-        in_files = make_samples(
-            source, measured, Path(folder), format_machine_options(threads, device), run=Run(threads=threads)
-        )
-        found = recommend_method(in_files, wanted, seconds, tell)
-    for each in filter(None, (source, measured)):
-        report_rejects(each)
+        samples = make_samples(source, test_corpus, Path(folder), threads=threads, device=device)
+        result = recommend_method(samples, specs, budget, (lambda sentence: None) if quiet else print_status)
+    for opened in filter(None, (source, test_corpus)):
+        report_rejects(opened)
     options = [*format_corpus_options(reading), *format_machine_options(threads, device)]
-    echo(advice_as_json(found, corpus, options) if json else format_advice(found, corpus, options))
+    echo((format_json if json else format_recommendation)(result, corpus, options))
 
 
 def print_status(sentence: str) -> None:
@@ -86,46 +89,44 @@ def format_train_command(chosen: ExpectedResult, corpus: str, options: list[str]
     return shlex.join(["xmtc", "train", corpus, *chosen.spec.as_arguments(), "-o", "MODEL", *options])
 
 
-def advice_as_json(found: Recommendation, corpus: str, options: list[str]) -> str:
+def format_json(result: Recommendation, corpus: str, options: list[str]) -> str:
     from dataclasses import asdict
     from json import dumps
 
-    def described(each: ExpectedResult) -> dict[str, object]:
-        return {name: value for name, value in asdict(each).items() if name != "spec"}
+    def describe(expected: ExpectedResult) -> dict[str, object]:
+        return {name: value for name, value in asdict(expected).items() if name != "spec"}
 
-    about = {"documents": found.n_docs, "measured on": found.n_held_out, "budget_s": found.budget}
-    chosen = described(found.chosen) | {"command": format_train_command(found.chosen, corpus, options)}
-    rest = {"expected": [described(each) for each in found.expected], "failed": found.failed}
+    about = {"documents": result.n_docs, "measured on": result.n_held_out, "budget_s": result.budget}
+    chosen = describe(result.chosen) | {"command": format_train_command(result.chosen, corpus, options)}
+    rest = {"expected": [describe(expected) for expected in result.expected], "failed": result.failed}
     return dumps({**about, "recommended": chosen, **rest}, indent=1)
 
 
-def format_advice(found: Recommendation, corpus: str, options: list[str]) -> str:
-    """A table of what was tried, and a sentence with the command."""
-    chosen, sizes = found.chosen, sorted({size for each in found.expected for size in each.tried})
-    heads = ["nDCG@5 after", *(f"{size:,}" for size in sizes), f"all {found.n_docs:,}", "time", ""]
-    rows = [heads]
-    for each in found.expected:
-        values = [f"{100 * each.tried[size]:.2f}" if size in each.tried else "" for size in sizes]
-        remark = "" if each.fits else "too long" if each.seconds > found.budget else "no gain"
-        rows.append([each.name, *values, f"{100 * each.metrics['nDCG@5']:.2f}", format_duration(each.seconds), remark])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
-    lines = [
-        "  ".join(
-            [f"{row[0]:{widths[0]}}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in rows
-    ]
-    lines += [f"{name} failed: {why}" for name, why in found.failed.items()]
+def format_recommendation(result: Recommendation, corpus: str, options: list[str]) -> str:
+    """Return a table of the trials, the expected result of the chosen method and its training command."""
+    chosen = result.chosen
     metrics = ", ".join(f"{name} {100 * value:.1f}" for name, value in chosen.metrics.items())
-    fits = (
-        ""
-        if chosen.fits
-        else f"Nothing is expected to fit into {format_duration(found.budget)}; the quickest is this. "
-    )
-    sentence = f"{fits}Train {chosen.name}: expected {metrics}, in about {format_duration(chosen.seconds)}."
-    return "\n".join(
-        line.rstrip() for line in [*lines, "", sentence, "", format_train_command(chosen, corpus, options)]
-    )
+    warning = "" if chosen.fits else f"No method is expected to finish in {format_duration(result.budget)}. "
+    sentence = f"{warning}Train {chosen.name}: expected {metrics}, in about {format_duration(chosen.seconds)}."
+    failures = [f"{name} failed: {reason}" for name, reason in result.failed.items()]
+    lines = [*format_trial_table(result), *failures, "", sentence, "", format_train_command(chosen, corpus, options)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def format_trial_table(result: Recommendation) -> list[str]:
+    sizes = sorted({size for expected in result.expected for size in expected.tried})
+    rows = [["nDCG@5 after", *(f"{size:,}" for size in sizes), f"all {result.n_docs:,}", "time", ""]]
+    for expected in result.expected:
+        values = [f"{100 * expected.tried[size]:.2f}" if size in expected.tried else "" for size in sizes]
+        remark = "" if expected.fits else "too long" if expected.seconds > result.budget else "no gain"
+        final = f"{100 * expected.metrics['nDCG@5']:.2f}"
+        rows.append([expected.name, *values, final, format_duration(expected.seconds), remark])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for name, *cells in rows:
+        aligned = [f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True)]
+        lines.append("  ".join([f"{name:{widths[0]}}", *aligned]))
+    return lines
 
 
 def format_duration(seconds: float) -> str:

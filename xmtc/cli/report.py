@@ -1,4 +1,4 @@
-"""xmtc report: what a model does well and where it fails, as a page or a file."""
+"""xmtc report: write a report on a model for labelled documents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from xmtc.cli.options import (
 )
 from xmtc.cli.streams import echo
 
-# How our files begin, and what follows soon: by this one of ours is known, which may be replaced.
+# How files of this command begin, and a later mark; only such files are overwritten.
 FILE_SIGNATURES = {
     "html": (b"<!DOCTYPE html>", b'content="xmtc report"'),
     "md": (b"<!-- xmtc report -->", b""),
@@ -38,11 +38,18 @@ def report(
     model: ModelPath,
     corpus: CorpusPath,
     output: Annotated[
-        str, typer.Option("-o", "--output", metavar="FILE", help="to write: .html, .md, .json, or .csv (labels alone)")
+        str,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="File to write: .html, .md, .json, or .csv (labels only).",
+            rich_help_panel="Output",
+        ),
     ] = "report.html",
     threshold: Annotated[
         float | None,
-        typer.Option(help="score from which on a label is given (as the model decides, or as many as in training)"),
+        typer.Option(help="Minimum score of assigned labels instead of the model's thresholds."),
     ] = None,
     language: LanguageOption = None,
     threads: ThreadsOption = 0,
@@ -51,7 +58,7 @@ def report(
     quiet: QuietOption = False,
     log_json: LogJsonOption = None,
 ) -> None:
-    """Write a report on labelled documents: metrics with intervals, rare labels, labels that fail, what scores mean."""
+    """Report on a model: metrics with confidence intervals, rare labels, worst labels, calibration, worst documents."""
     from xmtc.analysis.report.build import build_report
     from xmtc.analysis.report.files import as_json, render_label_csv, render_markdown
     from xmtc.analysis.report.page import render_page
@@ -60,19 +67,19 @@ def report(
     from xmtc.errors import escape_controls
     from xmtc.tagger import Tagger
 
-    forms = {"html": render_page, "md": render_markdown, "json": as_json, "csv": render_label_csv}
-    form = select_formatter(output, forms, FILE_SIGNATURES, "report")
+    formatters = {"html": render_page, "md": render_markdown, "json": as_json, "csv": render_label_csv}
+    render = select_formatter(output, formatters, FILE_SIGNATURES, "report")
     if threshold is not None:
         check_threshold(threshold)
     tagger = Tagger.load(model)
     source = open_corpus_input(corpus, reading, get_saved_reading(tagger), quiet=quiet)
-    documents = list(source)  # the report shows some of them
+    documents = list(source)
     about = {"Model": f"{model}: {tagger!r}", "Documents": f"{len(documents):,} of {corpus}"}
     title = f"Report: {tagger.about['method']} on {corpus}"
     run = make_run(threads, quiet, device=device, log_json=log_json)
-    made = build_report(tagger, documents, title, about, threshold=threshold, language=language, run=run)
+    built = build_report(tagger, documents, title, about, threshold=threshold, language=language, run=run)
     with open_output(output) as stream:
-        stream.write(form(made).encode("utf-8", "replace"))
+        stream.write(render(built).encode("utf-8", "replace"))
     if output != "-" and not quiet:
         echo(f"{escape_controls(output)} written.", err=True)
     report_rejects(source)

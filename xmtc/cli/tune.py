@@ -1,4 +1,4 @@
-"""xmtc tune: the hyper-parameters that do best on documents held out."""
+"""xmtc tune: search the hyper-parameters of a method."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from xmtc.cli.options import (
     ThreadsOption,
     make_run,
     open_corpus_input,
+    parse_time_budget,
     report_rejects,
     with_corpus_options,
 )
@@ -27,27 +28,59 @@ if TYPE_CHECKING:
     from xmtc.core.run import Run
     from xmtc.data.corpus import Corpus
 
-PIPE_LINE_CHARACTERS = 1000  # characters of a line that is no terminal's: nothing is cut off
+PIPE_LINE_CHARACTERS = 1000  # width of tables outside of a terminal, where nothing is truncated
 
 
 @with_corpus_options()
 def tune(
     corpus: CorpusPaths,
-    method: Annotated[str, typer.Option("-m", "--method", help="method, one of `xmtc methods`")] = "parabel",
-    parameter: Annotated[list[str] | None, typer.Option("-p", help="name=value of what is fixed; repeatable")] = None,
+    method: Annotated[str, typer.Option("-m", "--method", help="Method; `xmtc methods` lists them.")] = "parabel",
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--param", metavar="NAME=VALUE", help="Hyper-parameter that is not searched; repeatable."),
+    ] = None,
     search: Annotated[
         list[str] | None,
-        typer.Option("-s", help="name=low:high, name=low:high:log or name=a,b,c to search; repeatable"),
+        typer.Option(
+            "-s",
+            "--search",
+            metavar="NAME=DOMAIN",
+            help="Domain of a hyper-parameter (low:high, low:high:log or a,b,c); repeatable.",
+        ),
     ] = None,
-    valid: Annotated[str | None, typer.Option(help="corpus to measure on (20 % of CORPUS, held out)")] = None,
-    metric: Annotated[str, typer.Option(help="what is to be good, as `xmtc evaluate` names it")] = "nDCG@5",
-    trials: Annotated[int, typer.Option(min=1, help="trainings at most")] = 20,
-    minutes: Annotated[float, typer.Option(min=0, help="begin no further trial after so many (0: no limit)")] = 0.0,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="seed of what is tried, and held out")] = 0,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="train with the best, to this folder")] = None,
-    json: Annotated[str | None, typer.Option(help="file for all trials; - writes to standard output, alone")] = None,
-    at_once: Annotated[
-        int, typer.Option(min=1, help="trials that are chosen together, and on a cluster trained beside each other")
+    valid: Annotated[
+        str | None, typer.Option(metavar="CORPUS", help="Validation corpus instead of a held-out 20 % of CORPUS.")
+    ] = None,
+    metric: Annotated[str, typer.Option(help="Metric to optimise, for example nDCG@5.")] = "nDCG@5",
+    trials: Annotated[int, typer.Option(min=1, help="Maximum number of trials.")] = 20,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Time after which no further trial starts, such as 90s, 10m or 2h."),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the proposed parameters and the held-out part.")
+    ] = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="MODEL",
+            help="Model folder; a model is trained on all documents with the best parameters.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
+    trials_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="JSON file of all trials.", rich_help_panel="Output")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print all trials as JSON.", rich_help_panel="Output")] = False,
+    parallel: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Number of trials that are proposed together and run in parallel on a cluster.",
+            rich_help_panel="Performance",
+        ),
     ] = 1,
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
@@ -56,7 +89,7 @@ def tune(
     quiet: QuietOption = False,
     log_json: LogJsonOption = None,
 ) -> None:
-    """Search the hyper-parameters of a method, and print the command that trains with the best of them."""
+    """Search the hyper-parameters of a method and print the training command with the best ones."""
     from dataclasses import asdict, replace
 
     from xmtc.analysis.tune.search import TuningGoal
@@ -64,21 +97,24 @@ def tune(
     from xmtc.core.hyperparameters import format_cli_value
     from xmtc.data.file_streams import STANDARD_STREAM
 
+    minutes = 0.0 if time_limit is None else parse_time_budget(time_limit) / 60
     run = make_run(threads, quiet, device=device, log_json=log_json, cluster=cluster)
-    source = open_corpus_input(corpus, reading, quiet=True)  # one bar for all that is done
-    checked = open_corpus_input(valid, replace(reading, rejects=None), quiet=True) if valid else None
-    check_outputs(source, output, json)
-    goal, fixed = TuningGoal(metric, trials, minutes, seed, at_once), parameter or []
-    found = run_search(method, fixed, search or [], source, checked, goal, run)
-    chosen = [*fixed, *(f"{name}={format_cli_value(value)}" for name, value in found[0].parameters.items())]
+    source = open_corpus_input(corpus, reading, quiet=True)  # the search has one progress bar
+    validation = open_corpus_input(valid, replace(reading, rejects=None), quiet=True) if valid else None
+    check_outputs(source, output, trials_file)
+    goal, fixed = TuningGoal(metric, trials, minutes, seed, parallel), parameter or []
+    finished = run_search(method, fixed, search or [], source, validation, goal, run)
+    chosen = [*fixed, *(f"{name}={format_cli_value(value)}" for name, value in finished[0].parameters.items())]
     command = format_train_command(corpus, method, output, {"valid": valid, "device": device} | asdict(reading), chosen)
-    if json is not None:
-        about = {"method": method, "fixed": fixed, "metric": goal.metric, "seed": seed, "command": command}
-        write_trials(json, about, found)
-    if json != STANDARD_STREAM:
-        print_trials(found, goal.metric, command)
-    for each in filter(None, (source, checked)) if output is None else ():  # the training below reports them, too
-        report_rejects(each)
+    about = {"method": method, "fixed": fixed, "metric": goal.metric, "seed": seed, "command": command}
+    if trials_file is not None:
+        write_trials(trials_file, about, finished)
+    if json:
+        write_trials(STANDARD_STREAM, about, finished)
+    else:
+        print_trials(finished, goal.metric, command)
+    for opened in filter(None, (source, validation)) if output is None else ():  # the final training reports them
+        report_rejects(opened)
     if output is not None:
         run_options = {"threads": threads, "device": device, "cluster": cluster, "quiet": quiet, "log_json": log_json}
         train(
@@ -86,27 +122,28 @@ def tune(
         )
 
 
-def check_outputs(source: Corpus, output: Path | None, json: str | None) -> None:
-    """Refuse, before the work, what could not be written after it."""
+def check_outputs(source: Corpus, output: Path | None, trials_file: str | None) -> None:
+    """Raise XmtcError, before any training, if an output cannot be written."""
     import os
 
-    from xmtc import model_folder as store
+    from xmtc import model_folder
     from xmtc.data.file_streams import STANDARD_STREAM, check_outside_model_folder
     from xmtc.errors import XmtcError
 
     if output is not None:
-        store.check_target(output)
-    if json is not None and json != STANDARD_STREAM:
-        source.check_not_overwritten(json)
-        check_outside_model_folder(json)
-        if os.path.isdir(json) or not os.access(os.path.dirname(os.path.realpath(json)), os.W_OK):
-            raise XmtcError(f"{json} cannot be written; choose another place for the trials.")
+        model_folder.check_target(output)
+    if trials_file is not None and trials_file != STANDARD_STREAM:
+        source.check_not_overwritten(trials_file)
+        check_outside_model_folder(trials_file)
+        folder = os.path.dirname(os.path.realpath(trials_file))
+        if os.path.isdir(trials_file) or not os.access(folder, os.W_OK):
+            raise XmtcError(f"--trials-file {trials_file} cannot be written; choose another path.")
 
 
 def run_search(
-    method: str, fixed: list[str], wishes: list[str], source: Corpus, valid: Corpus | None, goal: TuningGoal, run: Run
+    method: str, fixed: list[str], options: list[str], source: Corpus, valid: Corpus | None, goal: TuningGoal, run: Run
 ) -> list[TuningTrial]:
-    """The trials, after saying what they are about."""
+    """Print the search space and return the finished trials."""
     from xmtc.analysis.tune.search import import_optuna, tune
     from xmtc.analysis.tune.space import build_search_space
     from xmtc.cli.train import build_pipeline
@@ -114,26 +151,26 @@ def run_search(
 
     import_optuna()
     pipeline = build_pipeline(method, fixed, source)
-    space = build_search_space(method, pipeline, wishes, [each.partition("=")[0] for each in fixed])
-    about = "; ".join(f"{name} {domain}" for name, domain in space.items())
+    space = build_search_space(method, pipeline, options, [parameter.partition("=")[0] for parameter in fixed])
+    domains = "; ".join(f"{name} {domain}" for name, domain in space.items())
     if run.progress:
-        echo(f"Searching the best {goal.metric} of {method}: {about}.", err=True)
-    train, checked = (source, valid) if valid is not None else hold_out(source, seed=goal.seed)
-    return tune(train, checked, pipeline, space, goal, run)
+        echo(f"Searching the best {goal.metric} of {method}: {domains}.", err=True)
+    train, held_out = (source, valid) if valid is not None else hold_out(source, seed=goal.seed)
+    return tune(train, held_out, pipeline, space, goal, run)
 
 
 def format_train_command(
     corpus: list[str], method: str, output: Path | None, options: dict[str, Any], chosen: list[str]
 ) -> str:
-    """What to type for the final training; of the options, those that are not as they are by themselves."""
+    """Return the command of the final training, with the options that differ from their defaults."""
     import shlex
 
-    usual = {"device": "auto", "on_error": "stop"}
+    defaults = {"device": "auto", "on_error": "stop"}
     words = ["xmtc", "train", *corpus, "-m", method, "-o", str(output or "MODEL")]
     for name, value in options.items():
-        if value and value != usual.get(name):
+        if value and value != defaults.get(name):
             words += [f"--{name.replace('_', '-')}", *([] if value is True else [value])]
-    return shlex.join([*words, *(word for each in chosen for word in ("-p", each))])
+    return shlex.join([*words, *(word for parameter in chosen for word in ("-p", parameter))])
 
 
 def write_trials(path: str, about: dict[str, Any], trials: list[TuningTrial]) -> None:
@@ -148,7 +185,7 @@ def write_trials(path: str, about: dict[str, Any], trials: list[TuningTrial]) ->
 
 
 def print_trials(trials: list[TuningTrial], metric: str, command: str) -> None:
-    """A table of the trials, best first; the reasons of those that failed; what to do next."""
+    """Print a table of the trials, the best first, the reasons of failures and the training command."""
     from rich.console import Console
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""What a model has answered, as people and programs want it: a file for each kind of file, and one for terminals."""
+"""Writers of predictions: one module per file format, and one for terminals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OUTPUT_FORMATS = {
     "xlsx": "xmtc.output.workbook:workbook",
     "parquet": "xmtc.output.parquet:parquet",
 }
-TERMINAL = "terminal"  # what is no format of a file
+TERMINAL = "terminal"
 WRITERS = {**OUTPUT_FORMATS, TERMINAL: "xmtc.output.terminal:terminal"}
 BINARY_FORMATS = ("xlsx", "parquet")
 OUTPUT_FORMAT_BY_EXTENSION = {f".{name}": name for name in OUTPUT_FORMATS} | {
@@ -43,17 +43,17 @@ OUTPUT_FORMAT_BY_EXTENSION = {f".{name}": name for name in OUTPUT_FORMATS} | {
     ".pq": "parquet",
 }
 WriterFactory = Callable[..., AbstractContextManager[WriteFunction]]
-BOM_FORMATS = ("csv", "tsv")  # which may begin with a byte order mark
-RECORD_BATCH_SIZE = 10_000  # records that are written at a time
+BOM_FORMATS = ("csv", "tsv")  # that may start with a byte order mark
+RECORD_BATCH_SIZE = 10_000
 
 
 def choose_prediction_format(path: str, format_name: str | None, on_terminal: bool = False) -> str:
-    """The format to write: the one that is named, or else what the name of the file says; for people, a table."""
+    """Return `format_name`, or the format of the file extension; a table for a terminal."""
     if format_name is not None and format_name not in OUTPUT_FORMATS:
         raise XmtcError(f"--format {format_name} is not known; expected {join_names(OUTPUT_FORMATS)}.")
     if on_terminal and format_name in BINARY_FORMATS:
         raise XmtcError(
-            f"{format_name} is nothing that a terminal can show; name a file with -o, such as answers.{format_name}."
+            f"{format_name} cannot be shown in a terminal; name a file with -o, such as predictions.{format_name}."
         )
     if format_name is not None:
         return format_name
@@ -63,24 +63,22 @@ def choose_prediction_format(path: str, format_name: str | None, on_terminal: bo
 
 
 def get_format_by_extension(path: str, alternative: str = "") -> str:
-    """What the name of a file says."""
+    """Return the format of a file extension."""
     if get_extension(path) not in OUTPUT_FORMAT_BY_EXTENSION:
         expected = f"expected a name that ends with {join_names(OUTPUT_FORMAT_BY_EXTENSION)}{alternative}"
-        raise XmtcError(f"{path} does not say which format to write; {expected}.")
+        raise XmtcError(f"{path} has no known format; {expected}.")
     return OUTPUT_FORMAT_BY_EXTENSION[get_extension(path)]
 
 
 def join_names(names: Iterable[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} or {last}"
+    *others, last = names
+    return f"{', '.join(others)} or {last}"
 
 
 def get_writer(format: str, bom: bool = False) -> WriterFactory:
-    """What takes a stream and a table, and gives a function that adds a batch of answers."""
+    """Return a context manager that takes a stream and a table and yields a function that writes a batch."""
     if bom and format not in BOM_FORMATS:
-        raise XmtcError(
-            f"--bom is for {join_names(BOM_FORMATS)}, by which Excel knows them as UTF-8; {format} needs none."
-        )
+        raise XmtcError(f"--bom marks {join_names(BOM_FORMATS)} files as UTF-8 for Excel; {format} needs none.")
     module, _, name = WRITERS[format].partition(":")
     writer: WriterFactory = getattr(import_module(module), name)
     return partial(writer, bom=True) if bom else writer
@@ -90,15 +88,15 @@ def get_writer(format: str, bom: bool = False) -> WriterFactory:
 def open_prediction_writer(
     path: str, format: str, table: PredictionTable | RecordTable, bom: bool = False
 ) -> Iterator[Callable[[Iterable], None]]:
-    """A function that adds a batch of answers to a file, which is written whole or not at all; - is standard output."""
+    """Yield a function that writes a batch of predictions to a file, atomically; "-" is standard output."""
     writer = get_writer(format, bom)
     with open_output(path) as stream, writer(stream, table) as write:
         yield write
 
 
 def write_records(path: str, columns: list[Column], records: Iterable[Record]) -> None:
-    """A file of rows that are no answers, in the format that its name says, whole or not at all."""
-    left = iter(records)
+    """Write records to a file, atomically, in the format of its extension."""
+    remaining = iter(records)
     with open_prediction_writer(path, get_format_by_extension(path), RecordTable(columns)) as write:
-        while part := list(islice(left, RECORD_BATCH_SIZE)):
-            write(part)
+        while batch := list(islice(remaining, RECORD_BATCH_SIZE)):
+            write(batch)

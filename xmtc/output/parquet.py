@@ -1,4 +1,4 @@
-"""Answers as Parquet, batch by batch. Fields that are carried along are strings."""
+"""Predictions as Parquet, batch by batch. Kept fields are strings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def parquet(stream: IO[bytes], table: PredictionTable) -> Iterator[WriteFunction
 
 
 def convert_column(column: Column, cells: Iterable[Cell]) -> list[Any]:
-    """Cells as the type of their column has them."""
+    """Return the cells of a column; numbers in a string column become strings."""
     if column.kind is not str:
         return list(cells)
     return [format_plain_number(cell) if isinstance(cell, (int, float)) else cell for cell in cells]

@@ -1,5 +1,7 @@
-"""Answers beside the files of a folder, one for each document, as Annif's `index` writes them: a line for each label,
-`label ⇥ score`, or `label ⇥ name ⇥ score` where labels have names; a URI in angle brackets."""
+"""One file of predictions per document of a folder, as `annif index` writes them.
+
+A line has label and score, or label, name and score, separated by tabs. URIs are in angle brackets.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,13 @@ from xmtc.output.table import Prediction, PredictionTable, WriteFunction
 
 @dataclass
 class SideFiles:
-    """The results of the documents in a folder. Those that are there are left alone, unless `force`."""
+    """Prediction files in a folder of documents. Existing files are kept unless `force` is set."""
 
     folder: Path
     suffix: str
     table: PredictionTable
     force: bool = False
-    n_skipped: int = 0  # that were there
+    n_skipped: int = 0  # existing files
 
     def __post_init__(self) -> None:
         if not self.folder.is_dir():
@@ -43,11 +45,11 @@ class SideFiles:
             )
 
     def path(self, id: str) -> Path:
-        """Where the result of a document belongs; its id is the path of its file in the folder, without its ending."""
+        """Return the path of a prediction file; the id of a document is its path without extension."""
         return self.folder / f"{id}{self.suffix}"
 
     def skip_existing(self, documents: Iterable[Document]) -> Iterator[Document]:
-        """The documents that have no result yet."""
+        """Yield the documents without a prediction file."""
         for document in documents:
             if self.force or not self.path(document.id).exists():
                 yield document
@@ -58,14 +60,14 @@ class SideFiles:
     def open_writer(self) -> Iterator[WriteFunction]:
         yield self.write
         if self.n_skipped:
-            said = "1 result was" if self.n_skipped == 1 else f"{self.n_skipped:,} results were"
-            print_to_stderr(f"{said} there already and left as before; --force replaces them.")
+            files = "1 existing file was" if self.n_skipped == 1 else f"{self.n_skipped:,} existing files were"
+            print_to_stderr(f"{files} kept; --force replaces them.")
 
     def write(self, answers: Iterable[Prediction]) -> None:
         for answer in answers:
             with open_output(str(self.path(answer.id))) as stream:
                 rows = csv.writer(text := io.StringIO(newline=""), delimiter="\t", lineterminator="\n")
-                # for programs, which must find the labels as they are: no spreadsheet is expected here
+                # for programs: labels are not escaped for spreadsheets
                 rows.writerows([bracket_uri(tag.label), *self.table.label_cells(tag)[1:]] for tag in answer.tags)
                 stream.write(text.getvalue().encode(errors="backslashreplace"))
 

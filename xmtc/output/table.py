@@ -1,4 +1,4 @@
-"""Answers as rows and columns: one row for each label, or one for each document."""
+"""Predictions as rows: one row per label, or one per document."""
 
 from __future__ import annotations
 
@@ -13,40 +13,42 @@ if TYPE_CHECKING:
     from xmtc.tagger import Tag
 
 Cell = str | int | float | None
-Record = dict[str, Any]  # plain values by the names of columns
+Record = dict[str, Any]  # values by column name
 BROADER_SEPARATOR = " › "  # between broader concepts in one cell
-SCORE_DIGITS = 6  # of a score, as it is written for people
+SCORE_DIGITS = 6
 
 
 class Prediction(NamedTuple):
-    """The labels of a document, and what is carried along of it."""
+    """Predicted labels of a document, and its kept fields."""
 
     id: str
     tags: list[Tag]
-    kept_values: tuple[Any, ...] = ()  # the values of the fields to keep, as the corpus has them
+    kept_values: tuple[Any, ...] = ()  # of the fields to keep
     text: str = ""
 
 
 class Column(NamedTuple):
+    """Name and type of a column."""
+
     name: str
     kind: type  # str, int or float
 
 
 @dataclass(frozen=True)
 class PredictionTable:
-    """Which columns there are. Labels have a column of names only where there are names."""
+    """Columns of a prediction file. Labels have a name column only with a vocabulary."""
 
-    k: int = 5  # labels of a document, at most
-    wide: bool = False  # one row for each document: label_1, score_1, label_2, …
-    kept_fields: tuple[str, ...] = ()  # fields of the corpus that are carried along
-    has_names: bool = False  # whether a vocabulary tells what labels are called
-    broader: Callable[[str], list[str]] | None = None  # what is above a label, the nearest first, where it is wanted
+    k: int = 5  # maximum number of labels per document
+    wide: bool = False  # one row per document: label_1, score_1, label_2, …
+    kept_fields: tuple[str, ...] = ()  # fields of the corpus that are copied
+    has_names: bool = False  # from a vocabulary
+    broader: Callable[[str], list[str]] | None = None  # broader concepts of a label, the nearest first
 
     @cached_property
     def document_columns(self) -> list[Column]:
-        """The columns of a document, which come first."""
+        """Columns of the document: its id and the kept fields."""
         names = ["id"]
-        taken = {"labels", *(column.name for column in self.label_columns)}  # `labels` is that of JSON Lines
+        taken = {"labels", *(column.name for column in self.label_columns)}  # JSON Lines has "labels"
         for name in self.kept_fields:
             while name in taken or name in names:
                 name = f"input_{name}"
@@ -55,9 +57,9 @@ class PredictionTable:
 
     @cached_property
     def label_columns(self) -> list[Column]:
-        """The columns of its labels."""
-        told = [("name", str)] * self.has_names + [("broader", str)] * (self.broader is not None)
-        one = [("label", str), *told, ("score", float)]
+        """Columns of the labels."""
+        optional = [("name", str)] * self.has_names + [("broader", str)] * (self.broader is not None)
+        one = [("label", str), *optional, ("score", float)]
         if not self.wide:
             return [Column("rank", int), *(Column(*each) for each in one)]
         return [Column(f"{name}_{rank}", kind) for rank in range(1, self.k + 1) for name, kind in one]
@@ -67,7 +69,7 @@ class PredictionTable:
         return [*self.document_columns, *self.label_columns]
 
     def rows(self, answer: Prediction) -> list[list[Cell]]:
-        """The rows of a document; one without labels keeps a row, so that none is lost."""
+        """Return the rows of a document; a document without labels has one row with empty cells."""
         first = [answer.id, *map(as_cell, answer.kept_values)]
         each = [self.label_cells(tag) for tag in answer.tags]
         if self.wide:
@@ -84,7 +86,7 @@ class PredictionTable:
         return [tag.label, *name, *above, score]
 
     def to_record(self, answer: Prediction) -> dict[str, Any]:
-        """The same as a JSON object."""
+        """Return a document as a JSON object."""
         fields = zip(self.document_columns, (answer.id, *map(replace_non_finite, answer.kept_values)), strict=True)
         labels = []
         for tag in answer.tags:
@@ -96,7 +98,7 @@ class PredictionTable:
 
 @dataclass(frozen=True)
 class RecordTable:
-    """Which columns there are of what is no answer, such as figures of labels: a row for each record."""
+    """Columns of records other than predictions, such as statistics of labels."""
 
     columns: list[Column]
 
@@ -108,7 +110,7 @@ class RecordTable:
 
 
 def as_cell(value: Any) -> Cell:
-    """A value of a corpus as one cell: numbers stay numbers, lists and objects become JSON."""
+    """Return a value of a corpus as a cell: numbers stay numbers, lists and objects become JSON."""
     value = replace_non_finite(value)
     if value is None or (isinstance(value, (str, int, float)) and not isinstance(value, bool)):
         return value
@@ -116,7 +118,7 @@ def as_cell(value: Any) -> Cell:
 
 
 def replace_non_finite(value: Any) -> Any:
-    """None for what is no number, as data frames write an empty cell."""
+    """Replace nan and infinity by None."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -125,13 +127,13 @@ def dump_json(value: Any) -> str:
 
 
 def as_text(value: Any) -> str:
-    """Dates and what else JSON has no form for; of bytes, those that are no UTF-8 as \\xff."""
+    """Return dates and other values without a JSON type as text; invalid UTF-8 bytes are written as \\xff."""
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 def format_plain_number(value: int | float) -> str:
-    """As people write it: 1, not 1.0."""
+    """Return a number without a trailing ".0"."""
     return repr(value).removesuffix(".0")
 
 
-WriteFunction = Callable[[Iterable[Prediction]], None]  # adds the answers of a batch to what is written
+WriteFunction = Callable[[Iterable[Prediction]], None]  # writes a batch of predictions

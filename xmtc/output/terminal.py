@@ -1,4 +1,4 @@
-"""Answers as a table that people read in a terminal."""
+"""Predictions as a table in a terminal."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from xmtc.output.table import Cell, Prediction, PredictionTable, WriteFunction
 if TYPE_CHECKING:
     from rich.table import Table
 
-DOCUMENTS_PER_TABLE = 100  # documents below one header
-SNIPPET_CHARACTERS = 60  # characters of a text, by which a reader knows it again
+DOCUMENTS_PER_TABLE = 100
+SNIPPET_CHARACTERS = 60
 
 
 @contextmanager
 def terminal(stream: IO[bytes], table: PredictionTable) -> Iterator[WriteFunction]:
-    """Where no fields are carried along, a document is shown by the beginning of its text."""
+    """Yield a function that prints predictions; without kept fields, the beginning of each text is shown."""
     from rich.console import Console
 
     text = cast(IO[str], codecs.getwriter("utf-8")(stream))
     console = Console(file=text, force_terminal=True, highlight=False)
 
     def write(answers: Iterable[Prediction]) -> None:
-        left = iter(answers)
-        while part := list(islice(left, DOCUMENTS_PER_TABLE)):
-            console.print(build_rich_table(part, table))
+        remaining = iter(answers)
+        while batch := list(islice(remaining, DOCUMENTS_PER_TABLE)):
+            console.print(build_rich_table(batch, table))
 
     yield write
 
@@ -51,13 +51,13 @@ def build_rich_table(answers: list[Prediction], table: PredictionTable) -> Table
     for answer in answers:
         for number, row in enumerate(table.rows(answer)):
             cells = row if table.kept_fields else [row[0], make_snippet(answer.text), *row[1:]]
-            first = cells[:n_first] if number == 0 else [None] * n_first  # once for each document
+            first = cells[:n_first] if number == 0 else [None] * n_first  # once per document
             shown.add_row(*(Text(format_cell(cell)) for cell in (*first, *cells[n_first:])))
     return shown
 
 
 def make_snippet(text: str) -> str:
-    """The first words of a text, in one line."""
+    """Return the beginning of a text as one line."""
     words = " ".join(text[: 4 * SNIPPET_CHARACTERS].split())
     return words if len(words) <= SNIPPET_CHARACTERS else words[: SNIPPET_CHARACTERS - 1] + "…"
 

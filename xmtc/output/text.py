@@ -1,9 +1,9 @@
-"""Answers as text: JSON Lines, and tables in CSV and TSV.
+"""Predictions as JSON Lines, CSV and TSV.
 
-Names of labels and documents come from a corpus, which may come from anywhere. A terminal gets them with whatever it
-would obey escaped. In a table, a text that a spreadsheet would run as a formula gets a ' before it, and how many did is
-said; numbers are left alone, the label -1 too. JSON Lines have all of it as it is, so that it is the same when it is
-read again."""
+Labels and ids come from untrusted corpora. Control characters are escaped in a terminal. In CSV and TSV, a text that a
+spreadsheet would run as a formula gets a leading apostrophe, and the number of such cells is reported; numbers such as
+the label -1 are not changed. JSON Lines have the original text.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from xmtc.core.progress import print_to_stderr
 from xmtc.errors import escape_controls, escape_json_controls
 from xmtc.output.table import Cell, Prediction, PredictionTable, WriteFunction, dump_json, format_plain_number
 
-# What makes a spreadsheet calculate; the wide forms do so in Chinese and Japanese ones.
+# First characters of formulas; the full-width ones in Chinese and Japanese spreadsheets.
 FORMULA_PREFIXES = frozenset("=+-@\t\r\n＝＋－＠")
 NUMBER_PATTERN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def is_formula(text: str) -> bool:
-    """Whether a spreadsheet might run a text as a formula."""
+    """Return True if a spreadsheet may run a text as a formula."""
     return text[:1] in FORMULA_PREFIXES and NUMBER_PATTERN.fullmatch(text) is None
 
 
@@ -44,7 +44,7 @@ def json_lines(stream: IO[bytes], table: PredictionTable) -> Iterator[WriteFunct
 def delimited_rows(
     delimiter: str, stream: IO[bytes], table: PredictionTable, bom: bool = False
 ) -> Iterator[WriteFunction]:
-    """CSV or TSV, with a header. The byte order mark has Excel read it as UTF-8."""
+    """Yield a function that writes CSV or TSV rows after a header; Excel needs the byte order mark for UTF-8."""
     if bom:
         stream.write(codecs.BOM_UTF8)
     rows = RowWriter(stream, delimiter)
@@ -57,7 +57,7 @@ def delimited_rows(
         rows.flush()
 
     yield write
-    rows.flush()  # the header, where there are no answers
+    rows.flush()  # the header, if there are no predictions
     rows.report_changes()
 
 
@@ -65,14 +65,14 @@ csv_rows, tsv_rows = partial(delimited_rows, ","), partial(delimited_rows, "\t")
 
 
 class RowWriter:
-    """Rows of a table in text, which no spreadsheet runs anything of."""
+    """Writer of CSV or TSV rows without formulas."""
 
     def __init__(self, stream: IO[bytes], delimiter: str) -> None:
         self.stream = stream
-        self.text = text = io.StringIO(newline="")  # of a batch, which is encoded at once
+        self.text = text = io.StringIO(newline="")  # buffer of a batch
         self.escape_control = escape_controls if stream.isatty() else str
         self.minimal_writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-        # csv.writer leaves a lone carriage return unquoted, and csv.reader then refuses it
+        # csv.writer does not quote a lone carriage return, which csv.reader rejects
         self.quoting_writer = csv.writer(text, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
         self.n_formulas = 0
 
@@ -94,10 +94,10 @@ class RowWriter:
         return self.escape_control(cell)
 
     def report_changes(self) -> None:
-        """Say what was changed."""
+        """Print how many cells were changed."""
         if self.n_formulas:
-            cells = "1 cell begins" if self.n_formulas == 1 else f"{self.n_formulas:,} cells begin"
+            cells = "1 cell starts" if self.n_formulas == 1 else f"{self.n_formulas:,} cells start"
             print_to_stderr(
-                f"{cells} as a formula does (with =, +, - or @) and got a ' in front, so that no spreadsheet runs it; "
-                "jsonl, xlsx and parquet hold the text as it is."
+                f"{cells} like a formula (with =, +, - or @) and got a leading ' so that spreadsheets do not run it; "
+                "jsonl, xlsx and parquet have the original text."
             )

@@ -1,7 +1,8 @@
-"""Answers as an Excel workbook, row by row, so that memory does not grow with them.
+"""Predictions as an Excel workbook, written row by row with constant memory.
 
-Texts are cells of text: Excel runs none of them as a formula, and those that look like one are marked so that they stay
-text when somebody edits them. What one sheet cannot hold goes on in the next."""
+Texts are string cells, which Excel does not run as formulas; those that look like one keep a quote prefix for editing.
+Rows beyond the limit of a sheet go to the next one.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ from xmtc.errors import XmtcError, as_missing_extra
 from xmtc.output.table import Cell, Prediction, PredictionTable, WriteFunction
 from xmtc.output.text import is_formula
 
-MAX_EXCEL_ROWS, MAX_EXCEL_COLUMNS, MAX_EXCEL_CHARACTERS = 1_048_576, 16_384, 32_767  # of Excel
-MIN_INEXACT_INTEGER = 10**15  # whole numbers from here on would lose digits
-MAX_MEMORY_BYTES = 2**20  # bytes of a workbook before it goes to a temporary file
-COLUMN_WIDTHS = {str: 30, int: 6, float: 10}  # of columns, in characters
+MAX_EXCEL_ROWS, MAX_EXCEL_COLUMNS, MAX_EXCEL_CHARACTERS = 1_048_576, 16_384, 32_767  # per sheet and cell
+MIN_INEXACT_INTEGER = 10**15  # larger integers lose digits in Excel
+MAX_MEMORY_BYTES = 2**20  # larger workbooks are buffered in a temporary file
+COLUMN_WIDTHS = {str: 30, int: 6, float: 10}  # in characters
 
 
 @contextmanager
 def workbook(stream: IO[bytes], table: PredictionTable, in_memory: bool = False) -> Iterator[WriteFunction]:
-    """Yield a function that adds answers; with `in_memory`, no temporary file is written."""
+    """Yield a function that writes predictions; with `in_memory`, no temporary file is used."""
     try:
         import xlsxwriter
         from xlsxwriter.exceptions import XlsxWriterException
@@ -32,16 +33,16 @@ def workbook(stream: IO[bytes], table: PredictionTable, in_memory: bool = False)
         raise as_missing_extra("A workbook (.xlsx)", error) from None
     if len(table.columns) > MAX_EXCEL_COLUMNS:
         raise XmtcError(
-            f"A workbook has {MAX_EXCEL_COLUMNS:,} columns at most, and {len(table.columns):,} are asked for; give a "
-            "smaller -k, or leave --wide out."
+            f"A workbook has at most {MAX_EXCEL_COLUMNS:,} columns, and this one needs {len(table.columns):,}; use a "
+            "smaller -k, or remove --wide."
         )
     with ExitStack() as stack:
-        # a zip archive that cannot be finished complains when it is forgotten, so it is not written to the stream
-        made = stack.enter_context(SpooledTemporaryFile(0 if in_memory else MAX_MEMORY_BYTES))
+        # an unfinished zip archive raises when it is deleted, so it is not written to the stream directly
+        buffer = stack.enter_context(SpooledTemporaryFile(0 if in_memory else MAX_MEMORY_BYTES))
         options: dict[str, Any] = {"in_memory": True}
         if not in_memory:
             options = {"constant_memory": True, "tmpdir": stack.enter_context(TemporaryDirectory())}
-        book = xlsxwriter.Workbook(made, {**options, "use_zip64": True})
+        book = xlsxwriter.Workbook(buffer, {**options, "use_zip64": True})
         sheets = SheetWriter(book, table)
         yield sheets.write
         try:
@@ -49,14 +50,14 @@ def workbook(stream: IO[bytes], table: PredictionTable, in_memory: bool = False)
             book.close()
         except XlsxWriterException as error:
             cause = error.args[0]
-            raise cause if isinstance(cause, OSError) else error from None  # it wraps those of the disk
-        made.seek(0)
-        copyfileobj(made, stream)
+            raise cause if isinstance(cause, OSError) else error from None  # it wraps disk errors
+        buffer.seek(0)
+        copyfileobj(buffer, stream)
     sheets.report_changes()
 
 
 class SheetWriter:
-    """The sheets of a workbook, the last of which is written to."""
+    """Writer of the sheets of a workbook."""
 
     def __init__(self, book: Any, table: PredictionTable) -> None:
         self.book, self.table = book, table
@@ -96,7 +97,7 @@ class SheetWriter:
             self.sheet.write_number(self.n_rows, column, cell)
 
     def fit_cell_text(self, text: str) -> str:
-        text = text.encode(errors="backslashreplace").decode()  # half of a surrogate pair has no bytes
+        text = text.encode(errors="backslashreplace").decode()  # lone surrogates cannot be encoded
         if len(text) <= MAX_EXCEL_CHARACTERS:
             return text
         self.n_truncated += 1
@@ -106,9 +107,10 @@ class SheetWriter:
         self.sheet.autofilter(0, 0, self.n_rows - 1, len(self.table.columns) - 1)
 
     def report_changes(self) -> None:
-        """Say what was changed."""
+        """Print how many cells were truncated."""
         if self.n_truncated:
             cells = "1 text is" if self.n_truncated == 1 else f"{self.n_truncated:,} texts are"
             print_to_stderr(
-                f"{cells} longer than the {MAX_EXCEL_CHARACTERS:,} characters of a cell and cut; csv and parquet have all."
+                f"{cells} longer than the {MAX_EXCEL_CHARACTERS:,} characters of a cell and truncated; csv and parquet "
+                "have the full text."
             )

@@ -1,1 +1,1 @@
-"""What is probably wrong with a corpus: labels that are wrong or missing, documents and labels that are there twice."""
+"""Audit of a corpus: probably wrong and missing labels, duplicate documents, and duplicate labels."""

@@ -1,4 +1,4 @@
-"""The audit of a corpus: everything that is suspected of it, in one table."""
+"""Audit of a corpus: all findings in one table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DUPLICATE, NEAR_DUPLICATE, DUPLICATE_IN_TEST, NEAR_DUPLICATE_IN_TEST = (
     "near-duplicate in test",
 )
 SAME_LABELS_PREFIX = "the same labels"
-MAX_SCORED_LABELS = 50  # labels of a document that are scored
+MAX_SCORED_LABELS = 50  # per document
 FINDING_COLUMNS = [
     Column("kind", str), Column("document", int), Column("id", str), Column("label", str), Column("name", str),
     Column("score", float), Column("other", str), Column("suggestion", str), Column("text", str),
@@ -43,17 +43,17 @@ FINDING_COLUMNS = [
 
 
 class Finding(NamedTuple):
-    """Something to look at. `score` says how sure it is or, of copies and twins, how much they have in common."""
+    """Probable error in a corpus. `score` is its confidence or, of duplicates, their similarity."""
 
     kind: str
-    document: int | None  # its number in the corpus, from 1 on
+    document: int | None  # position in the corpus, from 1
     id: str | None
     label: str | None
-    name: str | None  # what the label is called, where a vocabulary tells
+    name: str | None  # of the label, from a vocabulary
     score: float
-    other: str | None  # the id of the other document, or the other label
+    other: str | None  # id of the other document, or the other label
     suggestion: str
-    text: str  # how the document begins
+    text: str  # beginning of the document
 
     def to_record(self) -> Record:
         return self._asdict() | {"score": round(float(self.score), 4)}
@@ -61,19 +61,21 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Audit:
+    """Findings in a corpus, and its size."""
+
     n_docs: int
     n_labels: int
-    n_assignments: int  # assignments of labels to documents
-    n_test: int | None  # documents that were looked for in the corpus
-    findings: dict[str, list[Finding]]  # by kind, the worst first
+    n_assignments: int
+    n_test: int | None  # documents of the test corpus
+    findings: dict[str, list[Finding]]  # by kind, the most confident first
 
     def records(self) -> Iterator[Record]:
-        yield from (finding.to_record() for found in self.findings.values() for finding in found)
+        yield from (finding.to_record() for findings in self.findings.values() for finding in findings)
 
 
 @dataclass(frozen=True)
 class AuditedCorpus:
-    """What was read, and what labels are called."""
+    """Views of a corpus, and the names of its labels."""
 
     prepared: TrainingData
     collected: DocumentCollector
@@ -89,9 +91,9 @@ class AuditedCorpus:
         return None if self.concepts is None else self.concepts.name(label)
 
     def label_titles(self, unseen: Iterable[str] = ()) -> list[str]:
-        """Labels with their names, for sentences."""
-        called = [self.get_label_name(label) for label in range(len(self.names))]
-        known = [name if title is None else f"{title} ({name})" for name, title in zip(self.names, called, strict=True)]
+        """Return labels with their names in the vocabulary, then the labels that the corpus lacks."""
+        titles = [self.get_label_name(label) for label in range(len(self.names))]
+        known = [name if title is None else f"{title} ({name})" for name, title in zip(self.names, titles, strict=True)]
         return [*known, *unseen]
 
 
@@ -108,11 +110,11 @@ def audit(
     run: Run = Run(),
     report_progress: Callable[[str], None] = lambda sentence: None,
 ) -> Audit:
-    """Everything that is suspected of labelled documents, which may be a stream."""
+    """Audit labelled documents; both corpora may be streams."""
     check_folds(folds)
     if pipeline.method.has_label_name_input:
         name = method_name(pipeline.method)
-        raise XmtcError(f"{name} knows labels by their names, not by documents; choose another --method to judge them.")
+        raise XmtcError(f"{name} matches label names and learns nothing from documents; choose another --method.")
     notes = DocumentCollector()
     prepared = pipeline.prepare(notes.watch(documents), run)
     names = prepared.labels.words()
@@ -128,7 +130,7 @@ def audit(
         n_assignments=corpora.Y.nnz,
         n_test=n_test,
         findings={
-            WRONG_LABEL: list(make_label_findings(corpora, wrong, WRONG_LABEL, "take it away")),
+            WRONG_LABEL: list(make_label_findings(corpora, wrong, WRONG_LABEL, "remove it")),
             MISSING_LABEL: list(make_label_findings(corpora, missing, MISSING_LABEL, "add it")),
             **group_by_kind(make_duplicate_findings(corpora, inside), (DUPLICATE, NEAR_DUPLICATE)),
             **({} if leaks is None else group_by_kind(leaks, (DUPLICATE_IN_TEST, NEAR_DUPLICATE_IN_TEST))),
@@ -139,104 +141,104 @@ def audit(
 
 def describe_plan(corpora: AuditedCorpus, method: str, folds: int, has_test: bool) -> str:
     n_docs = len(corpora.collected.ids)
-    beside = " and across corpus and test" if has_test else ""
+    beside = " (also in the test corpus)" if has_test else ""
     return (
-        f"{n_docs:,} documents with {len(corpora.names):,} labels: {folds} trainings of {method} on "
-        f"{n_docs - n_docs // folds:,} documents each judge the labels of the others; then documents are compared in "
-        f"the corpus{beside}, and labels with each other."
+        f"{n_docs:,} documents with {len(corpora.names):,} labels: {folds}-fold cross-validation of {method}, then a "
+        f"search for duplicate documents{beside} and duplicate labels."
     )
 
 
 def cross_validate_labels(
     corpora: AuditedCorpus, pipeline: Pipeline, folds: int, k: int, seed: int, run: Run
 ) -> tuple[SuspectLabels, SuspectLabels]:
-    """Labels that are likely wrong, and those that are likely missing. Scores become probabilities before: what they
-    turn out to mean, by the labels that are given."""
-    where = assign_folds(np.array(corpora.collected.fingerprints), folds, seed)
-    found = predict_out_of_fold(pipeline.method, corpora.prepared.data, where, min(k, len(corpora.names)), run)
-    # of others nothing can be said
+    """Return probably wrong and probably missing labels, from calibrated out-of-fold predictions."""
+    fold_of = assign_folds(np.array(corpora.collected.fingerprints), folds, seed)
+    predictions = predict_out_of_fold(pipeline.method, corpora.prepared.data, fold_of, min(k, len(corpora.names)), run)
+    # documents without a known word have no meaningful scores
     known = np.flatnonzero(features.mark_known_documents(corpora.prepared.fitted_views, corpora.prepared.data))
-    found, Y = select_prediction_rows(found, known), corpora.Y[known]
-    wrong, missing = find_label_errors(apply_isotonic_curve(found, *fit_isotonic_curve(found, Y)), Y)
+    predictions, Y = select_prediction_rows(predictions, known), corpora.Y[known]
+    wrong, missing = find_label_errors(apply_isotonic_curve(predictions, *fit_isotonic_curve(predictions, Y)), Y)
     return replace(wrong, documents=known[wrong.documents]), replace(missing, documents=known[missing.documents])
 
 
-def make_label_findings(corpora: AuditedCorpus, found: SuspectLabels, kind: str, suggestion: str) -> Iterator[Finding]:
+def make_label_findings(
+    corpora: AuditedCorpus, suspects: SuspectLabels, kind: str, suggestion: str
+) -> Iterator[Finding]:
     notes = corpora.collected
-    for document, label, sureness in zip(
-        found.documents.tolist(), found.labels.tolist(), found.confidence.tolist(), strict=True
+    for document, label, confidence in zip(
+        suspects.documents.tolist(), suspects.labels.tolist(), suspects.confidence.tolist(), strict=True
     ):
         name = corpora.get_label_name(label)
-        told = f"look whether to {suggestion}"
+        advice = f"check whether to {suggestion}"
         label_name = corpora.names[label]
-        beginning = notes.snippets[document]
-        yield Finding(kind, document + 1, notes.ids[document], label_name, name, sureness, None, told, beginning)
+        snippet = notes.snippets[document]
+        yield Finding(kind, document + 1, notes.ids[document], label_name, name, confidence, None, advice, snippet)
 
 
-def make_duplicate_findings(corpora: AuditedCorpus, found: DuplicateDocuments) -> Iterator[Finding]:
-    """Documents that stand in the corpus before."""
+def make_duplicate_findings(corpora: AuditedCorpus, duplicates: DuplicateDocuments) -> Iterator[Finding]:
+    """Yield documents that duplicate an earlier one of the corpus."""
     notes, titles = corpora.collected, corpora.label_titles()
-    for document in np.flatnonzero(found.other != NO_ROW).tolist():
-        other = int(found.other[document])
-        kind = DUPLICATE if found.is_exact[document] else NEAR_DUPLICATE
-        told = suggest_for_duplicates(kind, get_label_set(corpora.Y, document), get_label_set(corpora.Y, other), titles)
-        yield as_duplicate_finding(notes, kind, document, notes.ids[other], float(found.similarity[document]), told)
+    for document in np.flatnonzero(duplicates.other != NO_ROW).tolist():
+        other = int(duplicates.other[document])
+        kind = DUPLICATE if duplicates.is_exact[document] else NEAR_DUPLICATE
+        labels, other_labels = get_label_set(corpora.Y, document), get_label_set(corpora.Y, other)
+        advice = suggest_for_duplicates(kind, labels, other_labels, titles)
+        similarity = float(duplicates.similarity[document])
+        yield as_duplicate_finding(notes, kind, document, notes.ids[other], similarity, advice)
 
 
 def find_test_duplicates(corpora: AuditedCorpus, test: Iterable[Document], run: Run) -> tuple[list[Finding], int]:
-    """Documents of the corpus that are in the test corpus, too, and how many that has."""
+    """Return documents that the test corpus duplicates, and the number of test documents."""
     notes, collector, first = corpora.collected, LabelCollector(), corpora.prepared.data.n_docs
     deque(collector.collect(notes.watch(test)), maxlen=0)
     titles = corpora.label_titles(sorted(collector.id_by_label.keys() - set(corpora.names)))
-    Y, found = (
-        collector.to_matrix(corpora.names),
-        find_duplicate_documents(np.array(notes.fingerprints), notes.word_matrix(), first, run),
-    )
-    leaks = []
-    for number in np.flatnonzero(found.other != NO_ROW).tolist():
-        document = int(found.other[number])
-        kind = DUPLICATE_IN_TEST if found.is_exact[number] else NEAR_DUPLICATE_IN_TEST
-        told = suggest_for_duplicates(
-            kind, get_label_set(corpora.Y, document), get_label_set(Y, number - first), titles
-        )
-        leaks.append(
-            as_duplicate_finding(notes, kind, document, notes.ids[number], float(found.similarity[number]), told)
-        )
-    return leaks, len(notes.ids) - first
+    Y = collector.to_matrix(corpora.names)
+    duplicates = find_duplicate_documents(np.array(notes.fingerprints), notes.word_matrix(), first, run)
+    findings = []
+    for row in np.flatnonzero(duplicates.other != NO_ROW).tolist():
+        document = int(duplicates.other[row])
+        kind = DUPLICATE_IN_TEST if duplicates.is_exact[row] else NEAR_DUPLICATE_IN_TEST
+        labels, test_labels = get_label_set(corpora.Y, document), get_label_set(Y, row - first)
+        advice = suggest_for_duplicates(kind, labels, test_labels, titles)
+        similarity = float(duplicates.similarity[row])
+        findings.append(as_duplicate_finding(notes, kind, document, notes.ids[row], similarity, advice))
+    return findings, len(notes.ids) - first
 
 
 def as_duplicate_finding(
     notes: DocumentCollector, kind: str, document: int, other: str, similarity: float, suggestion: str
 ) -> Finding:
-    beginning = notes.snippets[document]
-    return Finding(kind, document + 1, notes.ids[document], None, None, similarity, other, suggestion, beginning)
+    snippet = notes.snippets[document]
+    return Finding(kind, document + 1, notes.ids[document], None, None, similarity, other, suggestion, snippet)
 
 
 def suggest_for_duplicates(kind: str, here: set[int], there: set[int], titles: list[str]) -> str:
-    """What to do about two documents that are the same, by their labels."""
-    one = "keep one of them" if kind in (DUPLICATE, NEAR_DUPLICATE) else "leave it out of one of the two"
+    """Return advice on two duplicate documents, which depends on their labels."""
+    one = "keep one of them" if kind in (DUPLICATE, NEAR_DUPLICATE) else "remove it from one corpus"
     if here == there:
         return f"{SAME_LABELS_PREFIX}: {one}"
     sides = (("here", here - there), ("there", there - here))
     only = [f"only {place} {', '.join(sorted(titles[label] for label in each))}" for place, each in sides if each]
-    todo = "make them the same" if kind in (DUPLICATE, DUPLICATE_IN_TEST) else "look whether they should differ"
-    return f"other labels ({'; '.join(only)}): {todo}, or {one}"
+    todo = "make them the same" if kind in (DUPLICATE, DUPLICATE_IN_TEST) else "check whether they should differ"
+    return f"different labels ({'; '.join(only)}): {todo}, or {one}"
 
 
-def group_by_kind(found: Iterable[Finding], kinds: Sequence[str]) -> dict[str, list[Finding]]:
-    """Of each kind, those whose labels differ first."""
-    worst = sorted(found, key=lambda each: (each.suggestion.startswith(SAME_LABELS_PREFIX), -each.score, each.document))
-    return {kind: [each for each in worst if each.kind == kind] for kind in kinds}
+def group_by_kind(findings: Iterable[Finding], kinds: Sequence[str]) -> dict[str, list[Finding]]:
+    """Group findings by kind; those with different labels come first."""
+    ordered = sorted(
+        findings, key=lambda each: (each.suggestion.startswith(SAME_LABELS_PREFIX), -each.score, each.document)
+    )
+    return {kind: [finding for finding in ordered if finding.kind == kind] for kind in kinds}
 
 
 def make_duplicate_label_findings(corpora: AuditedCorpus, run: Run) -> Iterator[Finding]:
     frequencies, titles = np.bincount(corpora.Y.indices, minlength=len(corpora.names)), corpora.label_titles()
-    for each in find_duplicate_labels(corpora.names, corpora.Y, corpora.concepts, run):
-        label, other = corpora.names[each.label], corpora.names[each.other]
-        counts = f"{frequencies[each.label]:,} and {frequencies[each.other]:,} documents"
-        told = f"{each.reason} ({counts}): look whether {titles[each.other]} is enough"
+    for pair in find_duplicate_labels(corpora.names, corpora.Y, corpora.concepts, run):
+        label, other = corpora.names[pair.label], corpora.names[pair.other]
+        counts = f"{frequencies[pair.label]:,} and {frequencies[pair.other]:,} documents"
+        advice = f"{pair.reason} ({counts}): check whether {titles[pair.other]} suffices"
         yield Finding(
-            DUPLICATE_LABEL, None, None, label, corpora.get_label_name(each.label), each.score, other, told, ""
+            DUPLICATE_LABEL, None, None, label, corpora.get_label_name(pair.label), pair.score, other, advice, ""
         )
 
 

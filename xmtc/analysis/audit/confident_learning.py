@@ -1,15 +1,15 @@
-"""Labels that are probably wrong, and those that are probably missing: confident learning. Northcutt, Jiang, Chuang:
-Confident Learning: Estimating Uncertainty in Dataset Labels (JAIR 2021).
+"""Confident learning: probably wrong and probably missing labels.
 
-Each label is a question of its own: has a document got it or not? Given are scores by models that have not seen the
-document. A label is missing where it scores at least as much as it does on average in documents that have it, and more
-than a half; it is wrong where it scores no more than on average in those that do not have it, and less than a half.
-These are the off-diagonal counts of the paper's confident joint (its eq. 1 and 2), as cleanlab flags them.
+Northcutt, Jiang, Chuang: Confident Learning: Estimating Uncertainty in Dataset Labels (JAIR 2021).
 
-Of the paper it differs in two things. Scores are sparse: only the k best labels of a document have one, and the others
-are taken to score nothing, which is what they would score but for a little. And with thousands of labels most are so
-rare that no model can tell: labels of few documents are not judged, and of those that score little even where they
-stand, none is called wrong."""
+Each label is a binary problem with out-of-fold scores. A label is missing if its score is at least its mean score in
+documents that have it, and above 0.5. It is wrong if its score is at most its mean score in documents that do not have
+it, and below 0.5. These are the off-diagonal counts of the paper's confident joint (eq. 1 and 2), as in cleanlab.
+
+Two differences from the paper: scores are sparse, only the k best labels of a document have one and the others score 0.
+And because most of thousands of labels are too rare for any model, labels with few documents are not checked, and
+labels with a low mean score are never called wrong.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from scipy.sparse import csr_array
 
 from xmtc.core.predictions import NO_LABEL, Predictions
 
-MIN_LABEL_DOCUMENTS = 5  # documents of a label that is judged
-MIN_MEAN_SCORE = 0.25  # mean score in documents that have it, of a label that may be called wrong
-SCORE_TOLERANCE = 1e-6  # what scores may differ by and be the same
+MIN_LABEL_DOCUMENTS = 5  # labels with fewer documents are not checked
+MIN_MEAN_SCORE = 0.25  # in documents that have the label; below it, it is never called wrong
+SCORE_TOLERANCE = 1e-6  # of comparisons between scores
 
 
 @dataclass(frozen=True)
 class SuspectLabels:
-    """Labels of documents that are suspected, the surest first."""
+    """Probable label errors, the most confident first."""
 
     documents: np.ndarray  # (n,)
     labels: np.ndarray  # (n,)
-    confidence: np.ndarray  # (n,) how far the score is from what is usual, 0 to 1
+    confidence: np.ndarray  # (n,) distance of the score from the mean, 0 to 1
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -39,17 +39,17 @@ class SuspectLabels:
 
 @dataclass(frozen=True)
 class MeanScores:
-    """What labels score on average, each (n_labels,)."""
+    """Mean scores of labels, each of shape (n_labels,)."""
 
-    n_docs: np.ndarray  # documents that have it
-    present: np.ndarray  # in these
-    absent: np.ndarray  # in the others; below 0 where there are none
+    n_docs: np.ndarray  # documents that have the label
+    present: np.ndarray  # mean score in these
+    absent: np.ndarray  # mean score in the others; -1 if there are none
 
 
 def find_label_errors(
     found: Predictions, Y: csr_array, min_documents: int = MIN_LABEL_DOCUMENTS, min_mean_score: float = MIN_MEAN_SCORE
 ) -> tuple[SuspectLabels, SuspectLabels]:
-    """Of the labels Y of documents those that are likely wrong, and labels that they likely lack."""
+    """Return the probably wrong and the probably missing labels of documents with labels Y."""
     documents, labels, scores, is_given = collect_scored_pairs(found, Y)
     usual = compute_mean_scores(labels, scores, is_given, *Y.shape)
     is_judged = usual.n_docs[labels] >= min_documents
@@ -64,7 +64,7 @@ def find_label_errors(
 
 
 def collect_scored_pairs(found: Predictions, Y: csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Every document and label that is given or has a score: which, the score, and whether it is given."""
+    """Return document, label, score and presence of every pair that is in Y or has a score."""
     named, n_labels = found.labels != NO_LABEL, Y.shape[1]
     scored = np.repeat(np.arange(found.n_docs), named.sum(axis=1)) * n_labels + found.labels[named]
     given = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr)) * n_labels + Y.indices
@@ -84,7 +84,9 @@ def compute_mean_scores(
     return MeanScores(n, present / np.maximum(n, 1), np.where(without > 0, absent / np.maximum(without, 1), -1))
 
 
-def sort_suspects(chosen: np.ndarray, documents: np.ndarray, labels: np.ndarray, sureness: np.ndarray) -> SuspectLabels:
+def sort_suspects(
+    chosen: np.ndarray, documents: np.ndarray, labels: np.ndarray, confidence: np.ndarray
+) -> SuspectLabels:
     where = np.flatnonzero(chosen)
-    where = where[np.argsort(-sureness[where], kind="stable")]
-    return SuspectLabels(documents[where], labels[where], sureness[where])
+    where = where[np.argsort(-confidence[where], kind="stable")]
+    return SuspectLabels(documents[where], labels[where], confidence[where])

@@ -1,5 +1,4 @@
-"""Labels that are probably the same thing twice: written alike, given to the same documents, or called the same by a
-vocabulary."""
+"""Duplicate labels: similar spelling, the same documents, or a common name in a vocabulary."""
 
 from __future__ import annotations
 
@@ -16,25 +15,25 @@ from xmtc.text.stemming import strip_plural
 from xmtc.vocabulary.label_concepts import LabelConcepts
 from xmtc.vocabulary.vocabulary import NO_CONCEPT
 
-MIN_DOCUMENT_OVERLAP = 0.8  # of the documents of two labels, the share that has both
-MIN_COMPARED_DOCUMENTS = 5  # documents of labels that are compared by them
-SEPARATOR_CATEGORIES = {"Pd", "Pc", "Ps", "Pe", "Pi", "Pf", "Zs", "Cc"}  # dashes, brackets, quotation marks, blanks
-SEPARATOR_CHARACTERS = frozenset(".,:;/\\'\"!?·&")  # but not + and #, which tell C from C++ and C#
+MIN_DOCUMENT_OVERLAP = 0.8  # Jaccard similarity of the documents of two labels
+MIN_COMPARED_DOCUMENTS = 5  # labels with fewer documents are not compared by documents
+SEPARATOR_CATEGORIES = {"Pd", "Pc", "Ps", "Pe", "Pi", "Pf", "Zs", "Cc"}  # dashes, brackets, quotation marks, spaces
+SEPARATOR_CHARACTERS = frozenset(".,:;/\\'\"!?·&")  # not + and #, which distinguish C, C++ and C#
 
 
 class DuplicateLabels(NamedTuple):
-    """Two labels by their numbers, that of fewer documents first."""
+    """Pair of label ids, the one with fewer documents first."""
 
     label: int
     other: int
-    score: float  # the share of their documents that have both
+    score: float  # share of their documents that have both
     reason: str
 
 
 def find_duplicate_labels(
     labels: Sequence[str], Y: csr_array, concepts: LabelConcepts | None = None, run: Run = Run()
 ) -> list[DuplicateLabels]:
-    """Each label with another at most; those that share most documents first."""
+    """Return pairs of duplicate labels, each label in one pair at most; those with the most common documents first."""
     documents = csr_array(Y.T)
     frequencies = np.diff(documents.indptr)
     found: dict[int, DuplicateLabels] = {}
@@ -68,13 +67,13 @@ def pair_same_names(concepts: LabelConcepts | None) -> Iterator[tuple[int, int]]
 
 
 def pair_same_spellings(labels: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """But for capitals, accents, punctuation and a plural's s. Addresses and numbers are not read as words."""
+    """Yield labels that differ only in case, accents, punctuation or a plural s; URIs and numbers are skipped."""
     named = ((normalise_label(label), number) for number, label in enumerate(labels) if "://" not in label)
     yield from pair_same_keys((key, number) for key, number in named if any(map(str.isalpha, key)))
 
 
 def pair_same_keys(keys: Iterable[tuple[object, int]]) -> Iterator[tuple[int, int]]:
-    """Each that has a key which another had before it, and the first that had it."""
+    """Yield pairs of the first number with a key and each later number with the same key."""
     first: dict[object, int] = {}
     for key, number in keys:
         if first.setdefault(key, number) != number:
@@ -82,7 +81,7 @@ def pair_same_keys(keys: Iterable[tuple[object, int]]) -> Iterator[tuple[int, in
 
 
 def normalise_label(name: str) -> str:
-    """What names of the same thing have in common. A point between digits stays: 1.1 is not 11."""
+    """Return a normal form of a name. A point between digits is kept: 1.1 is not 11."""
     text = normalize("NFKD", name).casefold()
     letters = [letter for letter in text if not combining(letter)]
     around = zip([" ", *letters[:-1]], letters, [*letters[1:], " "], strict=True)

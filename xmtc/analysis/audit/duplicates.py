@@ -1,5 +1,4 @@
-"""Documents that are there twice, to the letter or nearly: with the same words but for one in ten, however often and in
-whatever order they stand. Every word counts, also those that are too rare for a model."""
+"""Duplicate documents: the same text, or nearly the same set of words, including words that are rare in the corpus."""
 
 from __future__ import annotations
 
@@ -18,24 +17,24 @@ from xmtc.core.run import Run
 from xmtc.core.sparse import narrow_indptr
 from xmtc.data.document import Document
 
-MIN_WORD_OVERLAP = 0.9  # of the words of two documents, the share that both have
-SNIPPET_CHARACTERS = 100  # characters of a text that are kept
+MIN_WORD_OVERLAP = 0.9  # Jaccard similarity of near-duplicates
+SNIPPET_CHARACTERS = 100
 WORD_PATTERN = re.compile(r"\w+")
 
 
 class DocumentCollector:
-    """What is remembered of documents while something else reads them."""
+    """Collector of ids, text beginnings, fingerprints and words of documents that pass through `watch`."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
         self.snippets: list[str] = []
-        self.fingerprints = array("q")  # of their contents; 0 where there is none
-        self.word_ids: dict[str, int] = {}  # of the words
-        self.word_indices = array("i")  # numbers of each document's words, each once, one document after the other
+        self.fingerprints = array("q")  # of the contents; 0 if empty
+        self.word_ids: dict[str, int] = {}
+        self.word_indices = array("i")  # distinct word ids of all documents, one document after the other
         self.offsets = array("q", [0])
 
     def watch(self, documents: Iterable[Document]) -> Iterator[Document]:
-        """The same documents, which may be a second corpus: it is noted after the first."""
+        """Yield the documents and collect them; a second corpus is appended to the first."""
         for document in documents:
             self.ids.append(document.id)
             self.snippets.append(" ".join(document.text[: 2 * SNIPPET_CHARACTERS].split())[:SNIPPET_CHARACTERS])
@@ -56,31 +55,36 @@ class DocumentCollector:
         self.offsets.append(len(self.word_indices))
 
     def word_matrix(self) -> csr_array:
-        """(n_docs, n_words) ones at the words, or columns, of each document."""
+        """Return ones at the words or features of each document, shape (n_docs, n_words)."""
         indices = np.array(self.word_indices, np.int32)
         shape = len(self.ids), int(indices.max(initial=0)) + 1
-        found = csr_array((np.ones(len(indices), np.int8), indices, narrow_indptr(np.array(self.offsets))), shape=shape)
-        found.sort_indices()
-        return found
+        matrix = csr_array(
+            (np.ones(len(indices), np.int8), indices, narrow_indptr(np.array(self.offsets))), shape=shape
+        )
+        matrix.sort_indices()
+        return matrix
 
 
 def hash_content(content: bytes) -> int:
-    """Of a million documents, two that differ are taken for one with chance 3e-8."""
+    """Return a 64-bit hash; the probability of a collision among a million documents is 3e-8."""
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "big", signed=True) if content else 0
 
 
 class DuplicateDocuments(NamedTuple):
-    """(n_docs,) each."""
+    """Duplicate of each document, arrays of shape (n_docs,)."""
 
-    other: np.ndarray  # a document before that is the same, or nearly; NONE where there is none
-    similarity: np.ndarray  # the share of their words that both have
-    is_exact: np.ndarray  # whether it is the same but for capitals, blanks and how letters are composed
+    other: np.ndarray  # an earlier document that is a duplicate; NO_ROW if there is none
+    similarity: np.ndarray  # Jaccard similarity of their words
+    is_exact: np.ndarray  # equal except for case, spaces and Unicode composition
 
 
 def find_duplicate_documents(
     fingerprints: np.ndarray, words: csr_array, n_reference: int = 1, run: Run = Run()
 ) -> DuplicateDocuments:
-    """Each document with one that comes before it; with `first`, those from there on with one that is before that."""
+    """Find an earlier duplicate of each document.
+
+    With `n_reference` above 1, find duplicates of the documents from `n_reference` on among those before it.
+    """
     other, similarity = find_similar_rows(words, MIN_WORD_OVERLAP, n_reference=n_reference, run=run)
     _, where, group = np.unique(fingerprints, return_index=True, return_inverse=True)
     earliest, numbers = where[group], np.arange(len(fingerprints))

@@ -1,5 +1,4 @@
-"""What models say of documents that they have not learnt from: the documents in parts, each judged by a model of the
-others."""
+"""Out-of-fold predictions: each fold is predicted by a model trained on the other folds."""
 
 from __future__ import annotations
 
@@ -14,12 +13,14 @@ from xmtc.errors import XmtcError
 
 def check_folds(n_folds: int) -> None:
     if n_folds < 2:
-        raise XmtcError(f"--folds {n_folds} leaves nothing to learn from; expected at least 2, such as 5.")
+        raise XmtcError(f"--folds {n_folds} leaves no training documents; expected at least 2.")
 
 
 def assign_folds(groups: np.ndarray, n_folds: int, seed: int = 0) -> np.ndarray:
-    """(n_docs,) the fold of each document, drawn at random. Documents of one group stay together: a copy in another
-    fold would vouch for its own labels."""
+    """Return a random fold for each document, shape (n_docs,); documents of one group share a fold.
+
+    Groups are duplicates: a copy in another fold would confirm its own labels.
+    """
     check_folds(n_folds)
     members, group = np.unique(groups, return_inverse=True)
     if len(members) < n_folds:
@@ -33,15 +34,15 @@ def assign_folds(groups: np.ndarray, n_folds: int, seed: int = 0) -> np.ndarray:
 
 
 def predict_out_of_fold(method: Method, data: Dataset, folds: np.ndarray, k: int, run: Run = Run()) -> Predictions:
-    """The k best labels of each document, by a model of the documents in other folds."""
+    """Return the k best labels of each document, predicted by a model of the other folds."""
     labels = np.full((data.n_docs, k), NO_LABEL, np.int32)
     scores = np.zeros((data.n_docs, k), np.float32)
     n_folds = int(folds.max()) + 1
-    with run.stage(f"judging labels in {n_folds} folds", n_folds) as progress:
+    with run.stage(f"predicting {n_folds} folds", n_folds) as progress:
         for fold in range(n_folds):
             held_out = np.flatnonzero(folds == fold)
-            found = predict_held_out(method, data, folds != fold, held_out, k, run.without_output())
-            labels[held_out, : found.k], scores[held_out, : found.k] = found.labels, found.scores
+            part = predict_held_out(method, data, folds != fold, held_out, k, run.without_output())
+            labels[held_out, : part.k], scores[held_out, : part.k] = part.labels, part.scores
             progress.advance()
     return Predictions.from_valid_arrays(labels, scores)
 
@@ -49,14 +50,14 @@ def predict_out_of_fold(method: Method, data: Dataset, folds: np.ndarray, k: int
 def predict_held_out(
     method: Method, data: Dataset, is_training: np.ndarray, held_out: np.ndarray, k: int, run: Run
 ) -> Predictions:
-    """What a model of some documents says of others. Labels that those do not have are none that it can learn."""
+    """Train on some documents and predict others; labels without training documents are dropped before."""
     part = data.select_rows(np.flatnonzero(is_training))
     assert part.Y is not None
     known = np.flatnonzero(np.bincount(part.Y.indices, minlength=data.n_labels))
     if not len(known):
-        raise XmtcError("No document outside of a fold has a label; give more labelled documents, or fewer --folds.")
+        raise XmtcError("No document outside a fold has a label; give more labelled documents, or fewer --folds.")
     model = method.fit(part.select_label_columns(known), None, run)
-    asked = data.select_rows(held_out).copy_with(Y=None, weights=None)
-    found = model.predict(asked, min(k, len(known)), run)
-    labels = np.where(found.labels == NO_LABEL, NO_LABEL, known[found.labels])
-    return Predictions.from_valid_arrays(labels.astype(np.int32), found.scores)
+    unlabelled = data.select_rows(held_out).copy_with(Y=None, weights=None)
+    predictions = model.predict(unlabelled, min(k, len(known)), run)
+    labels = np.where(predictions.labels == NO_LABEL, NO_LABEL, known[predictions.labels])
+    return Predictions.from_valid_arrays(labels.astype(np.int32), predictions.scores)

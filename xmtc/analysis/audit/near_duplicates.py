@@ -1,12 +1,12 @@
-"""Rows of a sparse matrix that have nearly the same columns: documents with the same words, labels with the same
-documents. MinHash in bands: Broder: On the resemblance and containment of documents (1997); Leskovec, Rajaraman,
-Ullman: Mining of Massive Datasets, section 3.4.
+"""Rows of a sparse matrix with nearly the same columns: documents with the same words, labels with the same documents.
 
-The least of all hashes of a row's columns is the same in two rows with a probability of their Jaccard similarity, the
-share of their columns that both have. Rows that agree in all hashes of a band are compared, each with a few that come
-before it. So time and memory grow with the rows, and what is told is exact: of rows as similar as 0.9, one in a
-thousand million is overlooked in the bands; in a crowd of many like it, a row may be told of a neighbour that is not
-the nearest."""
+MinHash with bands: Broder: On the resemblance and containment of documents (1997); Leskovec, Rajaraman, Ullman: Mining
+of Massive Datasets, section 3.4.
+
+The minimum hash of the columns is equal in two rows with a probability of their Jaccard similarity. Rows with equal
+hashes in a band are compared exactly, each with a few earlier ones, so that time and memory are linear in the rows. Of
+rows with similarity 0.9, one in 10⁹ is missed. A row with many similar ones may get one that is not the most similar.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from scipy.sparse import csr_array
 from xmtc.core.numba_support import kernel
 from xmtc.core.run import Run
 
-N_BANDS, HASHES_PER_BAND = 25, 5  # hashes of a row: bands, and how many each holds
-CHUNK_ROWS = 4096  # rows hashed by one thread at a time
-MAX_BAND_COMPARISONS = 8  # rows of the same band that a row is compared with, at most
+N_BANDS, HASHES_PER_BAND = 25, 5
+CHUNK_ROWS = 4096  # hashed by one thread at a time
+MAX_BAND_COMPARISONS = 8  # per row and band
 NO_ROW = -1
 
 
 def find_similar_rows(
     matrix: csr_array, min_similarity: float, min_columns: int = 5, n_reference: int = 1, run: Run = Run()
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(n_rows,) each: a row that comes before and is at least so similar, NONE where there is none; and how similar.
-    Rows of fewer columns than `smallest` have none. With `first`, rows from there on are compared with those before it
-    alone: documents to be tested with those to learn from."""
+    """Return an earlier similar row of each row (NO_ROW if there is none) and the similarity, each of shape (n_rows,).
+
+    Rows with fewer than `min_columns` columns are skipped. With `n_reference` above 1, rows from `n_reference` on are
+    compared only with those before it.
+    """
     matrix = csr_array(matrix, copy=not matrix.has_sorted_indices)
     matrix.sort_indices()
     indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
@@ -38,7 +40,7 @@ def find_similar_rows(
         hash_rows(begin, indptr, indices, bands)
         return bands
 
-    found = list(run.map(hashed, parts, "looking for what is there twice", total=len(parts)))
+    found = list(run.map(hashed, parts, "finding duplicates", total=len(parts)))
     bands = np.vstack(found) if found else np.zeros((0, N_BANDS), np.uint64)
     sizes = np.diff(indptr)
     rows = np.flatnonzero(sizes >= max(min_columns, 1))
@@ -52,7 +54,7 @@ def find_similar_rows(
 
 @kernel
 def mix_bits(number):
-    """Bits that look like chance (splitmix64, Steele, Lea, Flood 2014)."""
+    """Return a pseudo-random number (splitmix64; Steele, Lea, Flood 2014)."""
     number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return number ^ (number >> np.uint64(31))
@@ -60,7 +62,7 @@ def mix_bits(number):
 
 @kernel
 def hash_rows(first, indptr, indices, bands):
-    """Write a number for each band of the rows from `first` on, made of the least hashes of their columns."""
+    """Write the hash of each band, from the minimum hashes of the columns, for the rows from `first` on."""
     for i in range(len(bands)):
         begin, end = indptr[first + i], indptr[first + i + 1]
         for band in range(N_BANDS):
@@ -76,9 +78,9 @@ def hash_rows(first, indptr, indices, bands):
 
 @kernel
 def compare_bands(rows, keys, first, least, indptr, indices, other, similarity):
-    """Compare rows whose keys are the same, which stand together, and in each key's stretch ascend."""
-    begin = np.int64(0)  # of the stretch
-    begun = np.int64(0)  # after the last of the stretch that rows may be compared with
+    """Compare rows with equal keys; rows are sorted by key, and ascend within a key."""
+    begin = np.int64(0)  # first position of the key
+    begun = np.int64(0)  # end of the reference rows of the key
     for at in range(len(rows)):
         if at == 0 or keys[at] != keys[at - 1]:
             begin, begun = np.int64(at), np.int64(at)
@@ -99,7 +101,7 @@ def compare_bands(rows, keys, first, least, indptr, indices, other, similarity):
 
 @kernel
 def compute_jaccard(one, two, indptr, indices):
-    """The share of the columns of two rows that both have."""
+    """Return the Jaccard similarity of two rows."""
     i, i_end, j, j_end = indptr[one], indptr[one + 1], indptr[two], indptr[two + 1]
     n_all, n_both = (i_end - i) + (j_end - j), np.int64(0)
     while i < i_end and j < j_end:

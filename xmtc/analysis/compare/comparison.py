@@ -1,7 +1,8 @@
-"""The figures of a comparison on one corpus, from the answers of each candidate and the true labels alone.
+"""Comparison on one corpus, computed from the predictions of each candidate and the true labels.
 
-Every candidate answers the same documents, and the bootstrap draws the same documents for all of them: differences stay
-paired. Where a method was trained with several seeds, a document's value is the mean over them."""
+All candidates predict the same documents, and the bootstrap draws the same documents for all of them: differences are
+paired. If a method was trained with several seeds, the value of a document is the mean over seeds.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from xmtc.analysis.compare.ground_truth import GroundTruth
 from xmtc.analysis.compare.saved_predictions import N_COMPARED_LABELS, SavedPredictions
+from xmtc.analysis.report.build import make_snippet
 from xmtc.analysis.report.statistics import compute_mean_curves, iter_bands
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.evaluation import parse_metric
@@ -22,27 +24,27 @@ from xmtc.evaluation.ranked_results import RankedResults
 from xmtc.evaluation.significance import BOOTSTRAP_RESAMPLES, ConfidenceInterval, resample_means
 
 COMPARISON_METRICS = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
-MAX_DISAGREEMENTS, SNIPPET_CHARACTERS = 10, 400  # documents that are shown, and characters of each
-TAIL_PROBABILITY = 0.025  # on each side of an interval of 95 %
+MAX_DISAGREEMENTS = 10
+TAIL_PROBABILITY = 0.025  # on each side of a 95 % interval
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a training and its answers took, as a mean over the runs; None where it is not known."""
+    """Cost of training and prediction, as a mean over runs; None where unknown."""
 
     train_s: float | None = None
     train_cpu_s: float | None = None
     peak_mb: float | None = None
     model_mb: float | None = None
-    predict_ms: float | None = None  # for each document, after everything was read
+    predict_ms: float | None = None  # per document, without loading
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model, or the models of a method with several seeds: what it answers, and what it took."""
+    """Model, or models of a method with several seeds."""
 
     name: str
-    loaders: tuple[Callable[[], SavedPredictions], ...]  # one of each run; none where it failed
+    loaders: tuple[Callable[[], SavedPredictions], ...]  # of the predictions of each run; empty after a failure
     cost: Cost = Cost()
     failed: str = ""
     commands: tuple[str, ...] = ()
@@ -50,23 +52,23 @@ class Candidate:
 
 @dataclass(frozen=True)
 class BandCurves:
-    """Labels with about as many training documents, and how well they are found."""
+    """Mean AUC and AUPR of the labels with a similar number of training documents."""
 
     least: int
     most: int | None
     n_labels: int
-    auc: float  # nan where no label occurs often enough for a curve
+    auc: float  # nan if no label occurs often enough
     aupr: float
 
 
 @dataclass(frozen=True)
 class ComparisonEntry:
-    """A candidate's figures."""
+    """Results of a candidate."""
 
     name: str
-    metrics: dict[str, ConfidenceInterval] = field(default_factory=dict)  # none where it failed
-    behind: dict[str, ConfidenceInterval] = field(default_factory=dict)  # the best of each metric: what it lacks to it
-    deviation: dict[str, float] = field(default_factory=dict)  # between seeds, where there are several
+    metrics: dict[str, ConfidenceInterval] = field(default_factory=dict)  # empty after a failure
+    behind: dict[str, ConfidenceInterval] = field(default_factory=dict)  # difference from the best of each metric
+    deviation: dict[str, float] = field(default_factory=dict)  # between seeds
     groups: list[BandCurves] = field(default_factory=list)
     cost: Cost = Cost()
     n_runs: int = 0
@@ -76,24 +78,24 @@ class ComparisonEntry:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A document to which the candidates answer differently."""
+    """Document for which the candidates predict different labels."""
 
     id: str
     text: str
     true: list[str]
-    answers: dict[str, list[str]]  # the first labels of each
+    answers: dict[str, list[str]]  # first labels by candidate
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All candidates on one corpus."""
+    """Results of all candidates on one corpus."""
 
     data: str
     n_docs: int
     n_labels: int
     n_train: int
-    entries: list[ComparisonEntry]  # as they were asked for
-    overlap: dict[str, dict[str, float]] = field(default_factory=dict)  # of each two: of their first five labels
+    entries: list[ComparisonEntry]
+    overlap: dict[str, dict[str, float]] = field(default_factory=dict)  # of the first five labels of two candidates
     disagreements: list[Disagreement] = field(default_factory=list)
     about: dict[str, str] = field(default_factory=dict)
 
@@ -104,11 +106,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class CandidateResults:
-    """What remains of a candidate's answers once they were looked at."""
+    """Intermediate results of a candidate."""
 
-    document_gains: np.ndarray  # (n_docs, n_metrics), a mean over runs
+    document_gains: np.ndarray  # (n_docs, n_metrics), mean over runs
     run_metrics: np.ndarray  # (n_runs, n_metrics)
-    top_predictions: Predictions  # of the first run, FIRST labels
+    top_predictions: Predictions  # of the first run
     groups: list[BandCurves]
     seconds: list[float]
 
@@ -123,70 +125,73 @@ def compare_candidates(
     n_resamples: int = BOOTSTRAP_RESAMPLES,
     seed: int = 0,
 ) -> Comparison:
-    """Look at the candidates one after the other, and then at what they have in common. `called` is what a label is
-    called on a page."""
-    reached: np.ndarray | None = None
-    seen: dict[str, CandidateResults] = {}
-    for each in candidates:
-        if each.loaders:
-            seen[each.name], reached = evaluate_candidate(each, truth)
+    """Compare candidates; `format_label_name` formats the labels of disagreements."""
+    max_gains: np.ndarray | None = None
+    results: dict[str, CandidateResults] = {}
+    for candidate in candidates:  # one by one, so that the predictions of one are in memory
+        if candidate.loaders:
+            results[candidate.name], max_gains = evaluate_candidate(candidate, truth)
     entries = [
-        ComparisonEntry(
-            each.name, cost=each.cost, n_runs=len(each.loaders), failed=each.failed, commands=list(each.commands)
-        )
-        for each in candidates
+        ComparisonEntry(c.name, cost=c.cost, n_runs=len(c.loaders), failed=c.failed, commands=list(c.commands))
+        for c in candidates
     ]
-    if reached is not None:
-        entries = add_metrics(entries, seen, reached, n_resamples, seed)
-    first = {name: each.top_predictions for name, each in seen.items()}
-    used = int((truth.frequencies > 0).sum())
-    shown = find_disagreements(
-        first, {name: each.document_gains for name, each in seen.items()}, truth, format_label_name
-    )
+    if max_gains is not None:
+        entries = add_metrics(entries, results, max_gains, n_resamples, seed)
+    first = {name: result.top_predictions for name, result in results.items()}
+    gains = {name: result.document_gains for name, result in results.items()}
     return Comparison(
-        data, len(truth.documents), used, truth.n_train, entries, compute_overlaps(first), shown, dict(about or {})
+        data,
+        n_docs=len(truth.documents),
+        n_labels=int((truth.frequencies > 0).sum()),
+        n_train=truth.n_train,
+        entries=entries,
+        overlap=compute_overlaps(first),
+        disagreements=find_disagreements(first, gains, truth, format_label_name),
+        about=dict(about or {}),
     )
 
 
 def evaluate_candidate(candidate: Candidate, truth: GroundTruth) -> tuple[CandidateResults, np.ndarray]:
-    """A candidate's figures, and what is reachable, (n_docs, n_metrics), which is the same for all."""
-    runs, seconds, first, groups = [], [], None, []
+    """Return the results of a candidate and the maximum gains, which are the same for all candidates."""
+    runs, seconds, top, bands = [], [], None, []
     for load in candidate.loaders:
-        answers = load()
-        found, deep = truth.renumber_predictions(answers)
-        gained, reachable = compute_document_gains(truth.match_predictions(found))
-        runs.append(gained)
-        groups.append(compute_band_curves(truth.match_predictions(deep), truth.frequencies))
-        seconds += [] if answers.seconds is None else [answers.seconds]
-        first = first or found
-    assert first is not None
-    by_run = np.array([gained.sum(axis=0) / reachable.sum(axis=0).clip(1e-300) for gained in runs])
-    return CandidateResults(np.mean(runs, axis=0), by_run, first, average_band_curves(groups), seconds), reachable
+        saved = load()
+        first, deep = truth.renumber_predictions(saved)
+        gains, max_gains = compute_document_gains(truth.match_predictions(first))
+        runs.append(gains)
+        bands.append(compute_band_curves(truth.match_predictions(deep), truth.frequencies))
+        seconds += [] if saved.seconds is None else [saved.seconds]
+        top = top or first
+    assert top is not None
+    metrics = np.array([gains.sum(axis=0) / max_gains.sum(axis=0).clip(1e-300) for gains in runs])
+    return CandidateResults(np.mean(runs, axis=0), metrics, top, average_band_curves(bands), seconds), max_gains
 
 
-def compute_document_gains(judged: RankedResults) -> tuple[np.ndarray, np.ndarray]:
-    """(n_docs, n_metrics) twice: what each document gains, and what it could; a metric is the one sum over the other.
-    Of most metrics that is a mean over documents."""
-    gained, reachable = [], []
+def compute_document_gains(ranking: RankedResults) -> tuple[np.ndarray, np.ndarray]:
+    """Return gains and maximum gains of each document, each of shape (n_docs, n_metrics).
+
+    A metric is the sum of gains over the sum of maximum gains; for most metrics that is a mean over documents.
+    """
+    gains, max_gains = [], []
     for name in COMPARISON_METRICS:
         kind, _, k = name.partition("@")
         if kind == "PSP":
-            got, best = compute_gains(judged, np.ones(int(k)), np.ones(1))
+            gain, max_gain = compute_gains(ranking, np.ones(int(k)), np.ones(1))
         else:
-            got, best = parse_metric(name).compute_per_document(judged), np.ones(judged.n_docs)
-        gained.append(got)
-        reachable.append(best)
-    return np.column_stack(gained), np.column_stack(reachable)
+            gain, max_gain = parse_metric(name).compute_per_document(ranking), np.ones(ranking.n_docs)
+        gains.append(gain)
+        max_gains.append(max_gain)
+    return np.column_stack(gains), np.column_stack(max_gains)
 
 
-def compute_band_curves(judged: RankedResults, trained: np.ndarray) -> list[BandCurves]:
-    """AUC and AUPR of labels with about as many training documents."""
-    found = []
-    for least, most, here in iter_bands(trained):
-        labels = np.flatnonzero(here & (judged.frequencies > 0))
+def compute_band_curves(ranking: RankedResults, trained: np.ndarray) -> list[BandCurves]:
+    """Return AUC and AUPR of labels by number of training documents."""
+    bands = []
+    for least, most, in_band in iter_bands(trained):
+        labels = np.flatnonzero(in_band & (ranking.frequencies > 0))
         if len(labels):
-            found.append(BandCurves(least, most, len(labels), *compute_mean_curves(judged, labels)))
-    return found
+            bands.append(BandCurves(least, most, len(labels), *compute_mean_curves(ranking, labels)))
+    return bands
 
 
 def average_band_curves(runs: list[list[BandCurves]]) -> list[BandCurves]:
@@ -199,51 +204,42 @@ def average_band_curves(runs: list[list[BandCurves]]) -> list[BandCurves]:
 
 
 def add_metrics(
-    entries: Sequence[ComparisonEntry], seen: dict[str, CandidateResults], reachable: np.ndarray, n: int, seed: int
+    entries: Sequence[ComparisonEntry], results: dict[str, CandidateResults], max_gains: np.ndarray, n: int, seed: int
 ) -> list[ComparisonEntry]:
-    """Every metric with its interval, and how far each candidate is behind the best."""
-    columns = np.column_stack([*(each.document_gains for each in seen.values()), reachable])
-    shape = (len(seen) + 1, len(COMPARISON_METRICS))
+    """Return the entries with metrics, their intervals and the differences from the best candidate."""
+    columns = np.column_stack([*(result.document_gains for result in results.values()), max_gains])
+    shape = (len(results) + 1, len(COMPARISON_METRICS))
     values = compute_ratios(columns.mean(axis=0).reshape(shape))
     samples = compute_ratios(resample_means(columns, n, seed).reshape(n, *shape))
-    best = values.argmax(axis=0)  # of each metric
-    columns_of = range(len(COMPARISON_METRICS))
-    figures = {
-        name: (
-            {COMPARISON_METRICS[c]: make_interval(values[row, c], samples[:, row, c]) for c in columns_of},
-            {
-                COMPARISON_METRICS[c]: make_interval(
-                    values[row, c] - values[best[c], c], samples[:, row, c] - samples[:, best[c], c]
-                )
-                for c in columns_of
-            },
-        )
-        for row, name in enumerate(seen)
-    }
-    return [
-        complete_entry(entry, seen[entry.name], *figures[entry.name], len(reachable)) if entry.name in seen else entry
-        for entry in entries
-    ]
+    best = values.argmax(axis=0)  # candidate of each metric
+    rows = {name: row for row, name in enumerate(results)}
+    completed = []
+    for entry in entries:
+        if entry.name in rows:
+            row = rows[entry.name]
+            metrics, behind = {}, {}
+            for c, metric in enumerate(COMPARISON_METRICS):
+                metrics[metric] = make_interval(values[row, c], samples[:, row, c])
+                difference = values[row, c] - values[best[c], c]
+                behind[metric] = make_interval(difference, samples[:, row, c] - samples[:, best[c], c])
+            entry = replace(complete_entry(entry, results[entry.name], len(max_gains)), metrics=metrics, behind=behind)
+        completed.append(entry)
+    return completed
 
 
-def complete_entry(
-    entry: ComparisonEntry,
-    seen: CandidateResults,
-    metrics: dict[str, ConfidenceInterval],
-    behind: dict[str, ConfidenceInterval],
-    n_docs: int,
-) -> ComparisonEntry:
-    n_runs = len(seen.run_metrics)
-    deviation = (
-        dict(zip(COMPARISON_METRICS, seen.run_metrics.std(axis=0, ddof=1).tolist(), strict=True)) if n_runs > 1 else {}
-    )
-    predict = 1000 * float(np.mean(seen.seconds)) / n_docs if seen.seconds else None
-    cost = replace(entry.cost, predict_ms=predict)
-    return replace(entry, metrics=metrics, behind=behind, deviation=deviation, groups=seen.groups, cost=cost)
+def complete_entry(entry: ComparisonEntry, result: CandidateResults, n_docs: int) -> ComparisonEntry:
+    """Return the entry with deviation, bands and prediction time."""
+    deviation = {}
+    if len(result.run_metrics) > 1:
+        deviations = result.run_metrics.std(axis=0, ddof=1).tolist()
+        deviation = dict(zip(COMPARISON_METRICS, deviations, strict=True))
+    predict_ms = 1000 * float(np.mean(result.seconds)) / n_docs if result.seconds else None
+    cost = replace(entry.cost, predict_ms=predict_ms)
+    return replace(entry, deviation=deviation, groups=result.groups, cost=cost)
 
 
 def compute_ratios(means: np.ndarray) -> np.ndarray:
-    """(…, n_candidates, n_metrics) metrics, of (…, n_candidates + 1, n_metrics) gains and, last, what was reachable."""
+    """Return metrics (…, n_candidates, n_metrics) from gains (…, n_candidates + 1, n_metrics); maximum gains last."""
     return means[..., :-1, :] / np.maximum(means[..., -1:, :], 1e-300)
 
 
@@ -253,32 +249,34 @@ def make_interval(value: float, samples: np.ndarray) -> ConfidenceInterval:
 
 
 def compute_overlaps(first: dict[str, Predictions]) -> dict[str, dict[str, float]]:
-    """The share of first labels that each two candidates have in common."""
-    found: dict[str, dict[str, float]] = {name: {} for name in first}
+    """Return the share of first labels that two candidates have in common, for all pairs."""
+    overlaps: dict[str, dict[str, float]] = {name: {} for name in first}
     for one, other in combinations(first, 2):
-        found[one][other] = found[other][one] = compute_overlap(first[one], first[other], N_COMPARED_LABELS)
-    return found
+        overlaps[one][other] = overlaps[other][one] = compute_overlap(first[one], first[other], N_COMPARED_LABELS)
+    return overlaps
 
 
 def find_disagreements(
-    first: dict[str, Predictions], gained: dict[str, np.ndarray], truth: GroundTruth, called: Callable[[str], str]
+    first: dict[str, Predictions],
+    gains: dict[str, np.ndarray],
+    truth: GroundTruth,
+    format_label_name: Callable[[str], str],
 ) -> list[Disagreement]:
-    """The documents whose first labels differ most between candidates; of those that differ as much, the ones that some
-    candidates get right and others wrong."""
+    """Return the documents whose first labels differ most; of equals, those with the largest spread of nDCG@5."""
     if len(first) < 2:
         return []
-    shared = compute_document_overlap([each.labels for each in first.values()])
+    overlap = compute_document_overlap([predictions.labels for predictions in first.values()])
     column = COMPARISON_METRICS.index("nDCG@5")
-    spread = np.std([each[:, column] for each in gained.values()], axis=0)
-    order = np.lexsort((-spread, shared))
-    chosen = [int(doc) for doc in order if shared[doc] < 1 and spread[doc] > 0][:MAX_DISAGREEMENTS]
-    return [make_disagreement(doc, first, truth, called) for doc in chosen]
+    spread = np.std([each[:, column] for each in gains.values()], axis=0)
+    order = np.lexsort((-spread, overlap))
+    chosen = [int(doc) for doc in order if overlap[doc] < 1 and spread[doc] > 0][:MAX_DISAGREEMENTS]
+    return [make_disagreement(doc, first, truth, format_label_name) for doc in chosen]
 
 
-def compute_document_overlap(answers: Sequence[np.ndarray]) -> np.ndarray:
-    """(n_docs,) the share of first labels that two candidates have in common, as a mean over all pairs."""
-    pairs = list(combinations(answers, 2))
-    total = np.zeros(len(answers[0]))
+def compute_document_overlap(labels: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the share of first labels that two candidates have in common, as a mean over pairs, shape (n_docs,)."""
+    pairs = list(combinations(labels, 2))
+    total = np.zeros(len(labels[0]))
     for one, other in pairs:
         total += ((one[:, :, None] == other[:, None, :]) & (one[:, :, None] != NO_LABEL)).sum(
             axis=(1, 2)
@@ -287,12 +285,12 @@ def compute_document_overlap(answers: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def make_disagreement(
-    doc: int, first: dict[str, Predictions], truth: GroundTruth, called: Callable[[str], str]
+    doc: int, first: dict[str, Predictions], truth: GroundTruth, format_label_name: Callable[[str], str]
 ) -> Disagreement:
     document = truth.documents[doc]
-    text = document.text[:SNIPPET_CHARACTERS] + ("…" if len(document.text) > SNIPPET_CHARACTERS else "")
-    answers = {
-        name: [called(truth.names[label]) for label in each.labels[doc].tolist() if label != NO_LABEL]
-        for name, each in first.items()
+    labels = {
+        name: [format_label_name(truth.names[label]) for label in predictions.labels[doc].tolist() if label != NO_LABEL]
+        for name, predictions in first.items()
     }
-    return Disagreement(document.id, text, [called(label) for label in document.labels], answers)
+    true = [format_label_name(label) for label in document.labels]
+    return Disagreement(document.id, make_snippet(document.text), true, labels)

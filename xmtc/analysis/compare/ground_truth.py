@@ -1,4 +1,4 @@
-"""The labels that documents have, in the numbering that all answers of a comparison share."""
+"""True labels of the test documents, with label ids that all candidates of a comparison share."""
 
 from __future__ import annotations
 
@@ -20,25 +20,28 @@ from xmtc.evaluation.ranked_results import RankedResults
 
 @dataclass(frozen=True)
 class GroundTruth:
+    """Test documents and their true labels."""
+
     documents: Sequence[Document]
-    names: list[str]  # of the labels, by number: those that models know, and those of the documents
+    names: list[str]  # of all labels that the models or the documents have, by label id
     Y: csr_array  # (n_docs, n_labels)
     frequencies: np.ndarray  # (n_labels,) training documents
     n_train: int
 
     @classmethod
     def from_documents(cls, documents: Sequence[Document], trained: Iterable[TrainingStatistics]) -> GroundTruth:
-        """Where models were trained on different documents, a label counts as in the one that had most of it."""
+        """Build the truth; if models have different training documents, use the largest frequency of each label."""
         collector = LabelCollector()
         n_labelled = sum(bool(document.labels) for document in collector.collect(documents))
         if not n_labelled:
-            found = f"None of the {len(documents)} documents to compare on has a label"
-            raise XmtcError(f"{found}; give labelled ones, or check the labels field.")
+            raise XmtcError(
+                f"None of the {len(documents)} test documents has a label; give labelled documents, or check --labels."
+            )
         counts: dict[str, int] = {}
         n_train = 0
-        for each in trained:
-            n_train = max(n_train, each.n_docs)
-            for name, count in zip(each.names, each.frequencies, strict=True):
+        for statistics in trained:
+            n_train = max(n_train, statistics.n_docs)
+            for name, count in zip(statistics.names, statistics.frequencies, strict=True):
                 counts[name] = max(counts.get(name, 0), count)
         names = sorted(counts.keys() | collector.id_by_label.keys())
         frequencies = np.array([counts.get(name, 0) for name in names], np.int64)
@@ -46,16 +49,15 @@ class GroundTruth:
 
     @cached_property
     def label_ids(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.names)}
+        return {name: label_id for label_id, name in enumerate(self.names)}
 
-    def renumber_predictions(self, answers: SavedPredictions) -> tuple[Predictions, Predictions]:
-        """The first and the deep ones."""
-        numbers = [self.label_ids[name] for name in answers.trained.names]
-        table = np.array([*numbers, NO_LABEL], np.int32)  # the last for NO_LABEL itself, which is -1
-        first, deep = answers.first, answers.deep
-        return Predictions.from_valid_arrays(table[first.labels], first.scores), Predictions.from_valid_arrays(
-            table[deep.labels], deep.scores
-        )
+    def renumber_predictions(self, saved: SavedPredictions) -> tuple[Predictions, Predictions]:
+        """Return the `first` and the `deep` predictions with the label ids of this object."""
+        label_ids = [self.label_ids[name] for name in saved.trained.names]
+        table = np.array([*label_ids, NO_LABEL], np.int32)  # NO_LABEL is -1, the last index
+        first = Predictions.from_valid_arrays(table[saved.first.labels], saved.first.scores)
+        deep = Predictions.from_valid_arrays(table[saved.deep.labels], saved.deep.scores)
+        return first, deep
 
-    def match_predictions(self, found: Predictions) -> RankedResults:
-        return to_ranked_results(found, self.Y, train_frequencies=self.frequencies, n_train=self.n_train)
+    def match_predictions(self, predictions: Predictions) -> RankedResults:
+        return to_ranked_results(predictions, self.Y, train_frequencies=self.frequencies, n_train=self.n_train)

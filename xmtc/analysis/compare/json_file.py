@@ -1,4 +1,4 @@
-"""Comparisons as JSON, and back, so that what was run apart can be looked at together."""
+"""JSON files of comparisons, which can be loaded and joined."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from xmtc.analysis.report.files import replace_nan
 from xmtc.errors import XmtcError
 from xmtc.evaluation.significance import ConfidenceInterval
 
-JSON_PREFIX = '{\n "made by": "xmtc compare"'  # how such a file begins
+JSON_PREFIX = '{\n "made by": "xmtc compare"'
 
 
 def as_json(comparisons: Sequence[Comparison]) -> str:
-    """Every figure as a fraction or a count; null where there is no value."""
-    ranked = build_ranking(comparisons)
-    found = {
+    """Return all statistics as fractions or counts; null where there is no value."""
+    ranking = build_ranking(comparisons)
+    content = {
         "made by": "xmtc compare",
-        "comparisons": [asdict(each) for each in comparisons],
-        "ranking": None if ranked is None else asdict(ranked),
+        "comparisons": [asdict(comparison) for comparison in comparisons],
+        "ranking": None if ranking is None else asdict(ranking),
     }
-    return json.dumps(replace_nan(found), ensure_ascii=False, indent=1) + "\n"
+    return json.dumps(replace_nan(content), ensure_ascii=False, indent=1) + "\n"
 
 
 def is_comparison_file(path: str) -> bool:
-    """Whether a file is a comparison of ours."""
+    """Return True if a file was written by `xmtc compare -o FILE.json`."""
     if not Path(path).is_file():
         return False
     with open(path, "rb") as stream:
@@ -38,50 +38,53 @@ def is_comparison_file(path: str) -> bool:
 
 def load_comparisons(path: str) -> list[Comparison]:
     try:
-        held = json.loads(Path(path).read_text(encoding="utf-8"))
-        return [parse_comparison(each) for each in held["comparisons"]]
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        return [parse_comparison(comparison) for comparison in content["comparisons"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise XmtcError(
-            f"{path} is damaged ({type(error).__name__}: {error}); expected what `xmtc compare -o FILE.json` writes."
+            f"{path} is damaged ({type(error).__name__}: {error}); expected a file of `xmtc compare -o FILE.json`."
         ) from None
 
 
-def parse_comparison(held: dict[str, Any]) -> Comparison:
-    entries = [parse_entry(each) for each in held["entries"]]
-    shown = [Disagreement(**each) for each in held.get("disagreements", [])]
-    return Comparison(**held | {"entries": entries, "disagreements": shown})
+def parse_comparison(content: dict[str, Any]) -> Comparison:
+    entries = [parse_entry(entry) for entry in content["entries"]]
+    disagreements = [Disagreement(**each) for each in content.get("disagreements", [])]
+    return Comparison(**content | {"entries": entries, "disagreements": disagreements})
 
 
-def parse_entry(held: dict[str, Any]) -> ComparisonEntry:
+def parse_entry(content: dict[str, Any]) -> ComparisonEntry:
     intervals = {
-        key: {name: ConfidenceInterval(**restore_nan(each)) for name, each in held.get(key, {}).items()}
+        key: {name: ConfidenceInterval(**restore_nan(each)) for name, each in content.get(key, {}).items()}
         for key in ("metrics", "behind")
     }
-    groups = [BandCurves(**restore_nan(each, keep=("most",))) for each in held.get("groups", [])]
-    return ComparisonEntry(**held | intervals | {"groups": groups, "cost": Cost(**held.get("cost", {}))})
+    groups = [BandCurves(**restore_nan(each, keep=("most",))) for each in content.get("groups", [])]
+    return ComparisonEntry(**content | intervals | {"groups": groups, "cost": Cost(**content.get("cost", {}))})
 
 
-def restore_nan(held: dict[str, Any], keep: Sequence[str] = ()) -> dict[str, Any]:
-    """With nan again where JSON has null."""
-    return {name: float("nan") if value is None and name not in keep else value for name, value in held.items()}
+def restore_nan(content: dict[str, Any], keep: Sequence[str] = ()) -> dict[str, Any]:
+    """Replace None by nan, except for the keys in `keep`."""
+    return {name: float("nan") if value is None and name not in keep else value for name, value in content.items()}
 
 
 def join_comparisons(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """Those of one corpus as one. Of a method that both have, the later counts. Differences to the best are of
-    documents that only each of them had, and are left out."""
-    found: dict[str, Comparison] = {}
-    for each in comparisons:
-        if each.data not in found:
-            found[each.data] = each
+    """Join the comparisons of each corpus. Of a method in both, the later result is used.
+
+    Differences from the best are omitted, because they need the predictions of both.
+    """
+    joined: dict[str, Comparison] = {}
+    for comparison in comparisons:
+        name = comparison.data
+        if name not in joined:
+            joined[name] = comparison
             continue
-        before = found[each.data]
-        if before.n_docs != each.n_docs:
+        before = joined[name]
+        if before.n_docs != comparison.n_docs:
             raise XmtcError(
-                f"Two comparisons are called {each.data}, on {before.n_docs} and on {each.n_docs} documents; join only "
-                "those on the same documents, or give one another name in its file."
+                f"Two comparisons are called {name}, on {before.n_docs} and on {comparison.n_docs} documents; join "
+                "only those on the same documents, or change the name in one file."
             )
-        entries = {one.name: replace(one, behind={}) for one in (*before.entries, *each.entries)}
-        names = before.overlap.keys() | each.overlap.keys()
-        shared = {name: before.overlap.get(name, {}) | each.overlap.get(name, {}) for name in sorted(names)}
-        found[each.data] = replace(before, entries=list(entries.values()), overlap=shared)
-    return list(found.values())
+        entries = {entry.name: replace(entry, behind={}) for entry in (*before.entries, *comparison.entries)}
+        methods = sorted(before.overlap.keys() | comparison.overlap.keys())
+        overlap = {method: before.overlap.get(method, {}) | comparison.overlap.get(method, {}) for method in methods}
+        joined[name] = replace(before, entries=list(entries.values()), overlap=overlap)
+    return list(joined.values())

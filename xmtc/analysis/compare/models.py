@@ -1,4 +1,4 @@
-"""Trained models beside each other."""
+"""Comparison of trained models."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from xmtc.analysis.compare.saved_predictions import SavedPredictions
 from xmtc.analysis.report.build import format_label
 from xmtc.analysis.result_files import measure_folder_mb
 from xmtc.core.history import select_stages
-from xmtc.core.run import Run
 from xmtc.data.document import Document
-from xmtc.evaluation import EVALUATION_DEPTH, parse_metric
+from xmtc.evaluation import parse_metric
 from xmtc.evaluation.metric_values import compute_overlap
 from xmtc.tagger import Tagger
 
@@ -25,67 +24,67 @@ SUMMARY_METRICS = ("P@1", "P@3", "P@5", "nDCG@5")
 OVERLAP_DEPTHS = (1, 2, 3, 4, 5)
 
 
-def compare_models(folders: Sequence[str], documents: Sequence[Document], data: str, run: Run = Run()) -> Comparison:
-    """The models of these folders on labelled documents."""
-    taggers = [Tagger.load(folder) for folder in folders]
-    answers = [SavedPredictions.from_tagger(tagger, documents, EVALUATION_DEPTH, run) for tagger in taggers]
-    truth = GroundTruth.from_documents(documents, [each.trained for each in answers])
+def compare_models(
+    folders: Sequence[str],
+    taggers: Sequence[Tagger],
+    predictions: Sequence[SavedPredictions],
+    documents: Sequence[Document],
+    data: str,
+) -> Comparison:
+    """Compare models by their predictions for labelled documents."""
+    names = make_unique_names(folders)
     candidates = [
-        Candidate(name, (partial(return_predictions, found),), read_training_cost(tagger, folder))
-        for name, found, tagger, folder in zip(make_unique_names(folders), answers, taggers, folders, strict=True)
+        Candidate(name, (partial(get_predictions, predictions, index),), read_training_cost(tagger, folder))
+        for index, (name, tagger, folder) in enumerate(zip(names, taggers, folders, strict=True))
     ]
-    about = {
-        "Models": "; ".join(
-            f"{name}: {tagger!r}" for name, tagger in zip(make_unique_names(folders), taggers, strict=True)
-        )
-    }
+    about = {"Models": "; ".join(f"{name}: {tagger!r}" for name, tagger in zip(names, taggers, strict=True))}
+    truth = GroundTruth.from_documents(documents, [each.trained for each in predictions])
     return compare_candidates(candidates, truth, data, about, format_label_name=make_label_formatter(taggers))
 
 
-def return_predictions(answers: SavedPredictions) -> SavedPredictions:
-    return answers
+def get_predictions(predictions: Sequence[SavedPredictions], index: int) -> SavedPredictions:
+    return predictions[index]
 
 
 def summarise_models(
-    taggers: Sequence[Tagger], documents: Sequence[Document], run: Run = Run()
+    predictions: Sequence[SavedPredictions], documents: Sequence[Document]
 ) -> tuple[list[dict[str, float]], dict[str, float]]:
-    """Metrics of each model, and the overlap of their first labels, of more than two as a mean over pairs."""
-    answers = [SavedPredictions.from_tagger(tagger, documents, max(OVERLAP_DEPTHS), run) for tagger in taggers]
-    truth = GroundTruth.from_documents(documents, [each.trained for each in answers])
-    found = [truth.renumber_predictions(each)[0] for each in answers]
-    measured = [
-        {name: parse_metric(name).compute(truth.match_predictions(each)) for name in SUMMARY_METRICS} for each in found
-    ]
-    pairs = list(combinations(found, 2))
-    return measured, {f"top{k}": float(np.mean([compute_overlap(*pair, k) for pair in pairs])) for k in OVERLAP_DEPTHS}
+    """Return the metrics of each model and the overlap of their first labels, as a mean over pairs of models."""
+    truth = GroundTruth.from_documents(documents, [each.trained for each in predictions])
+    renumbered = [truth.renumber_predictions(each)[0] for each in predictions]
+    results = [truth.match_predictions(each) for each in renumbered]
+    metrics = [{name: parse_metric(name).compute(result) for name in SUMMARY_METRICS} for result in results]
+    pairs = list(combinations(renumbered, 2))
+    overlap = {f"top{k}": float(np.mean([compute_overlap(*pair, k) for pair in pairs])) for k in OVERLAP_DEPTHS}
+    return metrics, overlap
 
 
 def make_unique_names(folders: Sequence[str]) -> list[str]:
-    """What models are called: as they were named; one that was named twice has a number."""
+    """Return the folders as names; a repeated one gets a number."""
     names = [folder.rstrip("/") or folder for folder in folders]
-    counts = [names[: place + 1].count(name) for place, name in enumerate(names)]
+    counts = [names[: position + 1].count(name) for position, name in enumerate(names)]
     return [name if n == 1 else f"{name} ({n})" for name, n in zip(names, counts, strict=True)]
 
 
 def read_training_cost(tagger: Tagger, folder: str) -> Cost:
-    """What the folder tells of the training: its stages, without the start of the program and the saving."""
-    told = select_stages(tagger.history)
-    peaks = [each["memory"] for each in told if each.get("memory")]
+    """Return the costs in the model's history: the stages of training, without program start and saving."""
+    stages = select_stages(tagger.history)
+    peaks = [stage["memory"] for stage in stages if stage.get("memory")]
     return Cost(
-        train_s=round(sum(each["seconds"] for each in told), 1) if told else None,
+        train_s=round(sum(stage["seconds"] for stage in stages), 1) if stages else None,
         peak_mb=round(max(peaks) / 1e6) if peaks else None,
         model_mb=measure_folder_mb(Path(folder)),
     )
 
 
 def make_label_formatter(taggers: Sequence[Tagger]) -> Callable[[str], str]:
-    """What a label is called, where one of the models has a vocabulary."""
-    known = next((tagger for tagger in taggers if tagger.concepts is not None), None)
-    if known is None:
+    """Return a function that formats labels with the names of the first vocabulary among the models."""
+    tagger = next((tagger for tagger in taggers if tagger.concepts is not None), None)
+    if tagger is None:
         return str
 
-    def name(label: str) -> str:
-        number = known.labels.find(label)
-        return label if number < 0 else format_label(known, number, None)
+    def format_name(label: str) -> str:
+        label_id = tagger.labels.find(label)
+        return label if label_id < 0 else format_label(tagger, label_id, None)
 
-    return name
+    return format_name

@@ -1,5 +1,7 @@
-"""What a model ranks first for each document, by the names of labels, and what it took to say so; kept in a file, so
-that methods can be compared that never were in memory together."""
+"""Predictions of a model in a file, with label names and prediction time.
+
+Methods can thus be compared without having their models in memory at the same time.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,16 @@ from xmtc.evaluation import EVALUATION_DEPTH
 from xmtc.storage.atomic import atomic_file
 from xmtc.tagger import Tagger
 
-N_COMPARED_LABELS = 5  # labels of a document that are compared
+N_COMPARED_LABELS = 5
 PREDICTION_FIELDS, ARRAY_FIELDS = ("first", "deep"), ("labels", "scores")
 
 
 @dataclass(frozen=True)
 class TrainingStatistics:
-    """What a model was trained on."""
+    """Labels and numbers of documents that a model was trained on."""
 
-    names: list[str]  # of its labels, by number
-    frequencies: list[int]  # documents of each
+    names: list[str]  # of labels, by label id
+    frequencies: list[int]  # documents of each label
     n_docs: int
 
     @classmethod
@@ -37,26 +39,28 @@ class TrainingStatistics:
 
     @classmethod
     def load(cls, path: Path) -> TrainingStatistics:
-        """From a file of answers."""
-        with np.load(path, allow_pickle=False) as held:
-            return cls(**read_metadata(held)["trained"])
+        """Load the statistics from a file of SavedPredictions."""
+        with np.load(path, allow_pickle=False) as file:
+            return cls(**read_metadata(file)["trained"])
 
 
 @dataclass(frozen=True)
 class SavedPredictions:
-    first: Predictions  # FIRST labels, as people ask for them
-    deep: Predictions  # as many as curves of single labels need; asked for more, a search may look further
+    """Predictions of a model for test documents."""
+
+    first: Predictions  # of N_COMPARED_LABELS labels
+    deep: Predictions  # of as many labels as AUC and AUPR need; a separate search, which may find other labels
     trained: TrainingStatistics
-    seconds: float | None = None  # of predicting the first alone, after everything was read
+    seconds: float | None = None  # to predict `first`, without loading
 
     @classmethod
     def from_tagger(
         cls, tagger: Tagger, documents: Sequence[Document], depth: int = EVALUATION_DEPTH, run: Run = Run()
     ) -> SavedPredictions:
-        tagger.predict(documents[:1], N_COMPARED_LABELS, run)  # what is loaded or looked at once is no part of the time
-        begin = perf_counter()
+        tagger.predict(documents[:1], N_COMPARED_LABELS, run)  # excludes one-time work from the time
+        start = perf_counter()
         first = tagger.predict(documents, N_COMPARED_LABELS, run)
-        seconds = perf_counter() - begin
+        seconds = perf_counter() - start
         deep = tagger.predict(documents, depth, run) if depth > N_COMPARED_LABELS else first
         return cls(first, deep, TrainingStatistics.from_tagger(tagger), seconds)
 
@@ -70,13 +74,13 @@ class SavedPredictions:
 
     @classmethod
     def load(cls, path: Path) -> SavedPredictions:
-        with np.load(path, allow_pickle=False) as held:
-            about = read_metadata(held)
+        with np.load(path, allow_pickle=False) as file:
+            about = read_metadata(file)
             first, deep = (
-                Predictions(*(held[f"{name}_{part}"] for part in ARRAY_FIELDS)) for name in PREDICTION_FIELDS
+                Predictions(*(file[f"{name}_{part}"] for part in ARRAY_FIELDS)) for name in PREDICTION_FIELDS
             )
             return cls(first, deep, TrainingStatistics(**about["trained"]), about["seconds"])
 
 
-def read_metadata(held: Any) -> dict[str, Any]:
-    return json.loads(held["about"].tobytes())
+def read_metadata(file: Any) -> dict[str, Any]:
+    return json.loads(file["about"].tobytes())

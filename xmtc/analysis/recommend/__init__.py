@@ -1,7 +1,1 @@
-"""Which method to train: methods tried on growing samples of a corpus, and what that tells of the whole.
-
-curves   time and accuracy on more documents than were tried
-samples  documents to try on and to measure on
-trying   the trials, and which methods go on
-advice   which of them to train, and how
-"""
+"""Recommendation of a method: trials on growing samples of a corpus, extrapolated to the whole corpus."""

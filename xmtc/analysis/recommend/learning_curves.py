@@ -1,9 +1,9 @@
-"""What trials on samples tell of more documents: how long a training will take, and how good it will be.
+"""Extrapolation of training time and metrics from trials on samples to more documents.
 
-Both depend on labels as much as on documents, and the labels of a corpus are soon all seen: from then on only documents
-are added. So time is a start, which every command has, and a power of the documents times one of the labels. A metric
-grows with the logarithm of the documents that a label has, each step a little less than the one before: learning curves
-are concave."""
+Both depend on labels as much as on documents, and soon a sample has all labels of the corpus: from then on only the
+documents grow. Time is a constant start plus n_docs^a · n_labels^b. A metric grows with the logarithm of the documents
+per label, each step less than the one before, because learning curves are concave.
+"""
 
 from __future__ import annotations
 
@@ -11,65 +11,62 @@ from collections.abc import Sequence
 from math import log
 from typing import NamedTuple
 
-SAMPLE_GROWTH = 4.0  # a sample has so many times the documents of the one before
-GAIN_DECAY = 0.7  # what a step gains, of the one before; measured in docs/results/recommend.md
-DEFAULT_DOCUMENT_EXPONENT, MIN_DOCUMENT_EXPONENT, MAX_DOCUMENT_EXPONENT = (
-    1.0,
-    0.7,
-    1.3,
-)  # of documents, in a training's time: as a rule, and bounds
-DEFAULT_LABEL_EXPONENT = (
-    0.5  # power of labels where one sample was tried: a tree hardly feels them, one classifier for each label does
-)
-MIN_STEP_SHARE = 0.2  # of the logarithm of documents, where labels grow nearly as fast: some progress is always made
+SAMPLE_GROWTH = 4.0  # documents of a sample, relative to the sample before
+GAIN_DECAY = 0.7  # gain of a step, relative to the step before; measured in docs/results/recommend.md
+DEFAULT_DOCUMENT_EXPONENT, MIN_DOCUMENT_EXPONENT, MAX_DOCUMENT_EXPONENT = 1.0, 0.7, 1.3
+DEFAULT_LABEL_EXPONENT = 0.5  # after one trial; between a tree (0) and one classifier per label (1)
+MIN_STEP_SHARE = 0.2  # of the logarithm of documents, where labels grow nearly as fast
 
 
 class CorpusSize(NamedTuple):
-    """Of a sample, or of a corpus."""
+    """Numbers of documents and labels."""
 
     n_docs: int
     n_labels: int
 
 
 def extrapolate_seconds(
-    size: CorpusSize, tried: Sequence[tuple[CorpusSize, float]], startup_seconds: float = 0.0
+    size: CorpusSize, trials: Sequence[tuple[CorpusSize, float]], startup_seconds: float = 0.0
 ) -> float:
-    """The time of a training on so many documents, of (size, seconds) of smaller ones, the smallest first."""
-    last, seconds = tried[-1]
+    """Return the expected training time, from (size, seconds) of trials, the smallest first."""
+    last, seconds = trials[-1]
     work = max(seconds - startup_seconds, 0.0)
-    of_docs, of_labels = estimate_exponents(tried, startup_seconds)
-    grown = (size.n_docs / last.n_docs) ** of_docs * (size.n_labels / last.n_labels) ** of_labels
-    return min(startup_seconds, seconds) + work * grown
+    document_exponent, label_exponent = estimate_exponents(trials, startup_seconds)
+    growth = (size.n_docs / last.n_docs) ** document_exponent * (size.n_labels / last.n_labels) ** label_exponent
+    return min(startup_seconds, seconds) + work * growth
 
 
-def estimate_exponents(tried: Sequence[tuple[CorpusSize, float]], startup_seconds: float) -> tuple[float, float]:
-    """Of documents and of labels, by the last two trials. What grows faster than documents do is put down to labels, as
-    far as it is not faster than both."""
-    work = [max(seconds - startup_seconds, 0.0) for _, seconds in tried[-2:]]
+def estimate_exponents(trials: Sequence[tuple[CorpusSize, float]], startup_seconds: float) -> tuple[float, float]:
+    """Estimate the exponents of documents and labels from the last two trials.
+
+    Growth beyond that of the documents is attributed to the labels, as long as it is not faster than both.
+    """
+    work = [max(seconds - startup_seconds, 0.0) for _, seconds in trials[-2:]]
     if len(work) < 2 or min(work) <= 0:
         return DEFAULT_DOCUMENT_EXPONENT, DEFAULT_LABEL_EXPONENT
-    few, many = tried[-2][0], tried[-1][0]
-    grown, docs = log(work[1] / work[0]), log(many.n_docs / few.n_docs)
-    labels = max(log(many.n_labels / few.n_labels), 0.0)
-    excess = grown - DEFAULT_DOCUMENT_EXPONENT * docs
+    smaller, larger = trials[-2][0], trials[-1][0]
+    growth, documents = log(work[1] / work[0]), log(larger.n_docs / smaller.n_docs)
+    labels = max(log(larger.n_labels / smaller.n_labels), 0.0)
+    excess = growth - DEFAULT_DOCUMENT_EXPONENT * documents
     if 0 <= excess <= labels:
         return DEFAULT_DOCUMENT_EXPONENT, excess / labels if labels else 0.0
-    of_labels = 1.0 if excess > 0 else 0.0
-    return min(max((grown - of_labels * labels) / docs, MIN_DOCUMENT_EXPONENT), MAX_DOCUMENT_EXPONENT), of_labels
+    label_exponent = 1.0 if excess > 0 else 0.0
+    document_exponent = (growth - label_exponent * labels) / documents
+    return min(max(document_exponent, MIN_DOCUMENT_EXPONENT), MAX_DOCUMENT_EXPONENT), label_exponent
 
 
-def extrapolate_metric(size: CorpusSize, tried: Sequence[tuple[CorpusSize, float]]) -> float:
-    """A metric after training on so many documents, of (size, value) of smaller ones, the smallest first."""
-    last, value = tried[-1]
-    if len(tried) < 2 or size.n_docs <= last.n_docs:
+def extrapolate_metric(size: CorpusSize, trials: Sequence[tuple[CorpusSize, float]]) -> float:
+    """Return the expected metric, from (size, value) of trials, the smallest first."""
+    last, value = trials[-1]
+    if len(trials) < 2 or size.n_docs <= last.n_docs:
         return value
-    before, less = tried[-2]
-    gain = (value - less) / count_growth_steps(before, last)  # of the last step
-    more = gain * GAIN_DECAY * (1 - GAIN_DECAY ** count_growth_steps(last, size)) / (1 - GAIN_DECAY)
-    return min(max(value + more, 0.0), 1.0)
+    before, value_before = trials[-2]
+    gain = (value - value_before) / count_growth_steps(before, last)
+    further_gain = gain * GAIN_DECAY * (1 - GAIN_DECAY ** count_growth_steps(last, size)) / (1 - GAIN_DECAY)
+    return min(max(value + further_gain, 0.0), 1.0)
 
 
-def count_growth_steps(few: CorpusSize, many: CorpusSize) -> float:
-    """How often the documents of a label become four times as many."""
-    docs, labels = log(many.n_docs / few.n_docs), log(many.n_labels / few.n_labels)
-    return max(docs - labels, MIN_STEP_SHARE * docs) / log(SAMPLE_GROWTH)
+def count_growth_steps(smaller: CorpusSize, larger: CorpusSize) -> float:
+    """Return how often the documents per label grow by SAMPLE_GROWTH."""
+    documents, labels = log(larger.n_docs / smaller.n_docs), log(larger.n_labels / smaller.n_labels)
+    return max(documents - labels, MIN_STEP_SHARE * documents) / log(SAMPLE_GROWTH)

@@ -1,4 +1,4 @@
-"""Which method to train within a budget, how good it will be, and how long it will take."""
+"""Choice of a method within a time limit, with its expected metrics and training time."""
 
 from __future__ import annotations
 
@@ -18,32 +18,35 @@ from xmtc.errors import XmtcError
 from xmtc.methods import as_method, method_class
 from xmtc.parameters import build_method
 
-# On none of the five corpora of experiments/results/rivals.json has another method a better nDCG@5 than the best of
-# these; the others of these are the quickest.
+# On none of the five corpora of experiments/results/rivals.json does another method have a better nDCG@5 than the best
+# of these; the remaining ones are the fastest.
 LINEAR_METHODS = ("plt", "dismec", "proxml", "bonsai", "parabel", "fastxml", "pfastrexml", "annexml")
-NEURAL_METHODS = ("attention_xml", "rank_ae")  # of sequences, and of bags of words
-METRIC_TOLERANCE = 0.002  # of methods that differ by less, the quicker is as good
-MIN_CONSENSUS_GAIN = 0.003  # what a consensus must gain to be worth its time
+NEURAL_METHODS = ("attention_xml", "rank_ae")  # one reads sequences, the other bags of words
+METRIC_TOLERANCE = 0.002  # methods that differ by less are equal; the faster one is chosen
+MIN_CONSENSUS_GAIN = 0.003  # below it a consensus is not worth its time
+CONSENSUS_TIME_FACTOR = 1.3  # of the trials of both members, that must be left for a trial of the consensus
 
 
 @dataclass(frozen=True)
 class ExpectedResult:
-    """A method, and what is expected of it on the whole corpus."""
+    """Method and its expected result on the whole corpus."""
 
     name: str
     spec: MethodSpec
     metrics: dict[str, float]
     seconds: float
     peak_mb: float | None
-    tried: dict[int, float]  # nDCG@5 by documents of the sample
-    fits: bool
-    doubt: float = 0.0  # of nDCG@5, where others were tried on larger samples
+    tried: dict[int, float]  # nDCG@5 by sample size
+    fits: bool  # within the time limit
+    doubt: float = 0.0  # uncertainty of nDCG@5, because other methods were tried on larger samples
 
 
 @dataclass(frozen=True)
 class Recommendation:
+    """Chosen method, and the expected results of all methods that were tried."""
+
     chosen: ExpectedResult
-    expected: list[ExpectedResult]  # of all that were tried, the best first
+    expected: list[ExpectedResult]  # the best first
     failed: dict[str, str]
     n_docs: int
     n_held_out: int
@@ -51,13 +54,13 @@ class Recommendation:
 
 
 def list_candidate_methods(content: str) -> list[MethodSpec]:
-    """The methods to try on a corpus of texts or of features, on this machine."""
+    """Return the methods to try on a corpus of texts or of features on this machine."""
     names = [*LINEAR_METHODS, *list_trainable_networks()]
     return [MethodSpec(name, name) for name in names if is_trainable_on(as_method(name), content)]
 
 
 def list_trainable_networks() -> list[str]:
-    """Where PyTorch and a GPU are: on a CPU none of them is a match for a linear method in the same time."""
+    """Return the networks to try: none without PyTorch and a GPU, because linear methods are better in that time."""
     try:
         import torch
     except ImportError:
@@ -68,100 +71,110 @@ def list_trainable_networks() -> list[str]:
 def recommend_method(
     samples: Samples, specs: list[MethodSpec], budget: float, report_progress: Callable[[str], None]
 ) -> Recommendation:
-    """Try, and choose."""
-    trying = MethodSearch(samples, specs, budget, report_progress)
-    trying.run()
-    tried = [each for each in trying.trials if each.seconds]
-    if not tried:
-        reasons = [each.failed for each in trying.trials if each.failed]
-        why = f"the first so: {reasons[0]}" if reasons else "none of them in time"
-        raise XmtcError(f"No method could be trained on {samples.sizes[0]:,} documents, {why}; give a larger --budget.")
-    together = try_consensus(trying, tried)
-    found_of = [estimate_result(each, trying) for each in tried] + ([] if together is None else [together])
-    expected = sorted(found_of, key=lambda each: -each.metrics[MAIN_METRIC])
-    failed = {each.spec.name: each.failed for each in trying.trials if each.failed}
-    return Recommendation(choose_result(expected), expected, failed, samples.n_docs, len(samples.held_out), budget)
+    """Try methods on samples and choose one."""
+    search = MethodSearch(samples, specs, budget, report_progress)
+    search.run()
+    successful = [method for method in search.trials if method.seconds]
+    failed = {method.spec.name: method.failed for method in search.trials if method.failed}
+    if not successful:
+        reason = f"The first one: {next(iter(failed.values()))}" if failed else "None finished in time."
+        raise XmtcError(
+            f"No method could be trained on {samples.sizes[0]:,} documents. {reason} A longer --time-limit may help."
+        )
+    results = [estimate_result(method, search) for method in successful]
+    consensus = try_consensus(search, successful)
+    if consensus is not None:
+        results.append(consensus)
+    results.sort(key=lambda result: -result.metrics[MAIN_METRIC])
+    return Recommendation(choose_result(results), results, failed, samples.n_docs, len(samples.held_out), budget)
 
 
-def estimate_result(method: MethodTrials, trying: MethodSearch) -> ExpectedResult:
-    n_docs = trying.samples.n_docs
-    seconds = trying.estimate_training_seconds(method)
+def estimate_result(method: MethodTrials, search: MethodSearch) -> ExpectedResult:
+    n_docs = search.samples.n_docs
+    seconds = search.estimate_training_seconds(method)
     return ExpectedResult(
         name=method.spec.name,
         spec=method.spec,
-        metrics={name: trying.estimate_metric(n_docs, method, name) for name in TRIAL_METRICS},
+        metrics={name: search.estimate_metric(n_docs, method, name) for name in TRIAL_METRICS},
         seconds=seconds,
         peak_mb=method.peak_mb,
         tried=dict(method.values[MAIN_METRIC]),
-        fits=seconds <= trying.budget,
-        doubt=METRIC_UNCERTAINTY * trying.count_missed_samples(method),
+        fits=seconds <= search.budget,
+        doubt=METRIC_UNCERTAINTY * search.count_missed_samples(method),
     )
 
 
-def choose_result(expected: list[ExpectedResult]) -> ExpectedResult:
-    """The best of those that fit the budget, less the doubt about it; of equals, the quickest. Where nothing fits, the
-    quickest of all."""
-    fits = [each for each in expected if each.fits]
-    if not fits:
-        return min(expected, key=lambda each: each.seconds)
-    best = max(each.metrics[MAIN_METRIC] - each.doubt for each in fits)
-    equal = [each for each in fits if best - (each.metrics[MAIN_METRIC] - each.doubt) <= METRIC_TOLERANCE]
-    return min(equal, key=lambda each: each.seconds)
+def choose_result(results: list[ExpectedResult]) -> ExpectedResult:
+    """Return the best method within the time limit, the fastest of equals; if none fits, the fastest of all."""
+    fitting = [result for result in results if result.fits]
+    if not fitting:
+        return min(results, key=lambda result: result.seconds)
+    best = max(result.metrics[MAIN_METRIC] - result.doubt for result in fitting)
+    equal = [result for result in fitting if best - (result.metrics[MAIN_METRIC] - result.doubt) <= METRIC_TOLERANCE]
+    return min(equal, key=lambda result: result.seconds)
 
 
-def try_consensus(trying: MethodSearch, tried: list[MethodTrials]) -> ExpectedResult | None:
-    """The best method and the best of another kind together, if the budget has time for both; tried on the largest
-    sample, where trying leaves the time. It is expected to keep what it gains over the better one."""
-    pair = choose_partners(trying, tried)
-    given = pair and merge_parameters(pair)
-    if not pair or not given:
+def try_consensus(search: MethodSearch, methods: list[MethodTrials]) -> ExpectedResult | None:
+    """Try the consensus of the best method and the best of another family, if the time suffices.
+
+    Its gain over the better member on the largest sample is expected to remain on all documents.
+    """
+    pair = choose_partners(search, methods)
+    parameters = pair and merge_parameters(pair)
+    if not pair or not parameters:
         return None
-    n_docs = trying.samples.n_docs
-    seconds = sum(map(trying.estimate_training_seconds, pair)) - trying.startup_seconds
-    if seconds > trying.budget or 1.3 * sum(each.seconds[-1][1] for each in pair) > trying.seconds_left:
+    n_docs = search.samples.n_docs
+    seconds = sum(map(search.estimate_training_seconds, pair)) - search.startup_seconds
+    trial_seconds = CONSENSUS_TIME_FACTOR * sum(method.seconds[-1][1] for method in pair)
+    if seconds > search.budget or trial_seconds > search.seconds_left:
         return None
-    name = f"consensus of {' and '.join(each.spec.name for each in pair)}"
-    both = MethodTrials(MethodSpec(name, "consensus", tuple(given.items())))
-    if not trying.run_trial(both, pair[0].largest_sample, trying.seconds_left):
+    name = f"consensus of {' and '.join(method.spec.name for method in pair)}"
+    consensus = MethodTrials(MethodSpec(name, "consensus", tuple(parameters.items())))
+    if not search.run_trial(consensus, pair[0].largest_sample, search.seconds_left):
         return None
     metrics, gains = {}, {}
     for metric in TRIAL_METRICS:
-        gains[metric] = both.values[metric][-1][1] - max(each.values[metric][-1][1] for each in pair)
-        best = max(trying.estimate_metric(n_docs, each, metric) for each in pair)
+        gains[metric] = consensus.values[metric][-1][1] - max(method.values[metric][-1][1] for method in pair)
+        best = max(search.estimate_metric(n_docs, method, metric) for method in pair)
         metrics[metric] = min(1.0, best + gains[metric])
-    is_worth = gains[MAIN_METRIC] >= MIN_CONSENSUS_GAIN
-    seconds = max(seconds, both.seconds[-1][1])
-    return ExpectedResult(name, both.spec, metrics, seconds, both.peak_mb, dict(both.values[MAIN_METRIC]), is_worth)
+    return ExpectedResult(
+        name,
+        consensus.spec,
+        metrics,
+        max(seconds, consensus.seconds[-1][1]),
+        consensus.peak_mb,
+        dict(consensus.values[MAIN_METRIC]),
+        fits=gains[MAIN_METRIC] >= MIN_CONSENSUS_GAIN,
+    )
 
 
 def merge_parameters(pair: tuple[MethodTrials, MethodTrials]) -> dict[str, str] | None:
-    """The parameters of a consensus whose members are as they were tried. What is not a method's own is for the views
-    and scores, which both share: None where they differ in that."""
-    found = {"members": ",".join(each.spec.method for each in pair)}
-    for spec in (each.spec for each in pair):
+    """Return the parameters of a consensus of two methods with the parameters of their trials.
+
+    Parameters of views and scores are shared by the members; return None if the two methods differ in one.
+    """
+    merged = {"members": ",".join(method.spec.method for method in pair)}
+    for spec in (method.spec for method in pair):
         _, shared = build_method(spec.method, as_typed_parameters(spec))
         for name, value in spec.parameters:
             name = name if name in shared else f"{spec.method}.{name}"
-            if found.setdefault(name, value) != value:
+            if merged.setdefault(name, value) != value:
                 return None
-    return found
+    return merged
 
 
-def choose_partners(trying: MethodSearch, tried: list[MethodTrials]) -> tuple[MethodTrials, MethodTrials] | None:
-    """The best method, and the best of another kind that was tried on as many documents."""
-    ranked = sorted(
-        tried, key=lambda each: (-each.largest_sample, -trying.estimate_metric(trying.samples.n_docs, each))
-    )
+def choose_partners(search: MethodSearch, methods: list[MethodTrials]) -> tuple[MethodTrials, MethodTrials] | None:
+    """Return the best method and the best one of another family that was tried on as many documents."""
+    n_docs = search.samples.n_docs
+    ranked = sorted(methods, key=lambda method: (-method.largest_sample, -search.estimate_metric(n_docs, method)))
     first = ranked[0]
-    others = (
-        each
-        for each in ranked
-        if get_method_family(each) != get_method_family(first) and each.largest_sample == first.largest_sample
-    )
-    other = next(others, None)
-    return None if other is None else (first, other)
+    for other in ranked:
+        is_of_other_family = get_method_family(other) != get_method_family(first)
+        if is_of_other_family and other.largest_sample == first.largest_sample:
+            return first, other
+    return None
 
 
 def get_method_family(method: MethodTrials) -> str:
-    """The folder that a method stands in: methods of one kind err alike."""
+    """Return the package of a method; methods of one family make similar errors."""
     return method_class(method.spec.method).__module__.rpartition(".")[0]

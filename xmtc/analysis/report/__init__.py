@@ -1,4 +1,4 @@
-"""What a model does well and where it fails: figures of its answers to labelled documents, and pages that show them."""
+"""Report on a model: statistics of its predictions for labelled documents, and files that show them."""
 
 from xmtc.analysis.report.statistics import Report, compute_report
 

@@ -1,4 +1,4 @@
-"""A report of a tagger on labelled documents."""
+"""Report on a tagger for labelled documents."""
 
 from __future__ import annotations
 
@@ -17,8 +17,15 @@ from xmtc.errors import XmtcError
 from xmtc.evaluation import EVALUATION_DEPTH
 from xmtc.tagger import Tagger
 
-SNIPPET_CHARACTERS = 400  # characters of a text
-MAX_EXCERPT_ITEMS = 5  # labels, and words, of a document that is shown
+SNIPPET_CHARACTERS = 400
+MAX_EXCERPT_ITEMS = 5  # labels and words of an excerpt
+
+
+class AssignedLabels(NamedTuple):
+    """Labels assigned to documents, and how."""
+
+    labels: Predictions
+    description: str  # continues the phrase "labels count as given"
 
 
 def build_report(
@@ -31,38 +38,30 @@ def build_report(
     language: str | None = None,
     run: Run = Run(),
 ) -> NamedReport:
-    """What the tagger makes of the documents. Labels are given that score at least the threshold; without one, those of
-    the model's decision, or as many as training documents have on average."""
+    """Compute a report; see `assign_labels` for the meaning of `threshold`."""
     tagger.check_language(language)
     data, Y, unseen = tagger.transform_labelled(documents, run)
     ranked = tagger.predict(data, EVALUATION_DEPTH, run)
-    given = assign_labels(tagger, data, ranked, threshold, run)
+    assigned = assign_labels(tagger, data, ranked, threshold, run)
+    has_texts = all(document.features is None for document in documents)
     report = compute_report(
         ranked,
-        given.labels,
+        assigned.labels,
         Y,
         tagger.frequencies,
         tagger.about["n_docs"],
-        document_lengths=None
-        if any(document.features is not None for document in documents)
-        else count_document_words(documents),
+        document_lengths=count_document_words(documents) if has_texts else None,
         branches=find_top_concepts(tagger, language, len(unseen)),
     )
-    names = [format_label(tagger, number, language) for number in range(len(tagger.labels))] + list(unseen)
-    shown = [make_excerpt(tagger, documents[doc], ranked, doc, names) for doc in report.worst]
+    names = [format_label(tagger, label_id, language) for label_id in range(len(tagger.labels))] + list(unseen)
     return NamedReport(
         report,
         title,
-        about | {"Labels are given": given.description},
+        about | {"Assigned labels": assigned.description},
         names.__getitem__,
         lambda doc: documents[doc].id,
-        shown,
+        [make_excerpt(tagger, documents[doc], ranked, doc, names) for doc in report.worst],
     )
-
-
-class AssignedLabels(NamedTuple):
-    labels: Predictions
-    description: str  # as a sentence goes on after "labels are given"
 
 
 def assign_labels(
@@ -73,30 +72,29 @@ def assign_labels(
     run: Run = Run(),
     always: bool = False,
 ) -> AssignedLabels:
-    """The labels that documents get: from a threshold on, by the model's decision, or as many as in training."""
+    """Assign labels by a threshold, by the model's tuned thresholds, or as many as training documents have."""
     if threshold is not None:
         return AssignedLabels(ranked.apply_threshold(threshold), f"from a score of {threshold:.3g} on")
     if tagger.decision is not None:
         tuned = tagger.predict(data, run=run, threshold="tuned", always=always)
         return AssignedLabels(tuned, f"by the model's decision: {tagger.decision}")
-    least = estimate_default_threshold(ranked, tagger)
-    labels = ranked.apply_threshold(least)
-    return AssignedLabels(labels, f"from a score of {least:.3g} on{explain_default_threshold(tagger, labels)}")
+    default = estimate_default_threshold(ranked, tagger)
+    labels = ranked.apply_threshold(default)
+    return AssignedLabels(labels, f"from a score of {default:.3g} on{explain_default_threshold(tagger, labels)}")
 
 
-def explain_default_threshold(tagger: Tagger, given: Predictions) -> str:
-    """What the threshold that nobody has named is."""
-    usual = float(tagger.frequencies.sum() / tagger.about["n_docs"])
-    if (given.labels != NO_LABEL).sum() < 0.95 * usual * given.n_docs:
-        return f", which are all that the model finds; training documents had {usual:.1f} on average"
-    return ", at which documents get as many as the training documents had on average"
+def explain_default_threshold(tagger: Tagger, assigned: Predictions) -> str:
+    mean = float(tagger.frequencies.sum() / tagger.about["n_docs"])
+    if (assigned.labels != NO_LABEL).sum() < 0.95 * mean * assigned.n_docs:
+        return f", which is every label that the model ranks; training documents have {mean:.1f} on average"
+    return ", where documents have as many labels as the training documents on average"
 
 
 def estimate_default_threshold(ranked: Predictions, tagger: Tagger) -> float:
-    """At which documents get as many labels as those of the training had; no true label is looked at."""
+    """Return the threshold at which documents have as many labels as training documents; uses no true labels."""
     scores = np.sort(ranked.scores[ranked.labels != NO_LABEL])[::-1]
-    wanted = round(float(tagger.frequencies.sum() / tagger.about["n_docs"]) * ranked.n_docs)
-    return float(scores[min(max(wanted, 1), len(scores)) - 1]) if len(scores) else 0.5
+    n_labels = round(float(tagger.frequencies.sum() / tagger.about["n_docs"]) * ranked.n_docs)
+    return float(scores[min(max(n_labels, 1), len(scores)) - 1]) if len(scores) else 0.5
 
 
 def count_document_words(documents: Sequence[Document]) -> np.ndarray:
@@ -104,48 +102,51 @@ def count_document_words(documents: Sequence[Document]) -> np.ndarray:
 
 
 def find_top_concepts(tagger: Tagger, language: str | None, n_unseen: int) -> list[str | None] | None:
-    """What stands at the top above each label, where a vocabulary tells."""
+    """Return the name of the top concept above each label; None without a vocabulary."""
     if tagger.concepts is None:
         return None
-    concepts, n_labels = tagger.concepts, len(tagger.labels)
-    above = ([concepts.name(number, language), *concepts.broader_names(number, language)] for number in range(n_labels))
-    return [names[-1] for names in above] + [None] * n_unseen  # a concept at the top is a branch of its own
+    concepts = tagger.concepts
+    tops: list[str | None] = []
+    for label_id in range(len(tagger.labels)):
+        path = [concepts.name(label_id, language), *concepts.broader_names(label_id, language)]
+        tops.append(path[-1])  # a top concept is a branch of its own
+    return tops + [None] * n_unseen
 
 
-def format_label(tagger: Tagger, number: int, language: str | None) -> str:
-    name = None if tagger.concepts is None else tagger.concepts.name(number, language)
-    return tagger.labels[number] if name is None else f"{name} ({tagger.labels[number]})"
+def format_label(tagger: Tagger, label_id: int, language: str | None) -> str:
+    name = None if tagger.concepts is None else tagger.concepts.name(label_id, language)
+    return tagger.labels[label_id] if name is None else f"{name} ({tagger.labels[label_id]})"
 
 
 def make_excerpt(tagger: Tagger, document: Document, ranked: Predictions, doc: int, names: Sequence[str]) -> Excerpt:
-    """A document beside its answers; with the words that spoke for the first that is wrong."""
-    pairs = zip(
-        ranked.labels[doc, :MAX_EXCERPT_ITEMS].tolist(), ranked.scores[doc, :MAX_EXCERPT_ITEMS].tolist(), strict=True
-    )
-    best = [(label, score) for label, score in pairs if label != NO_LABEL]
+    """Return a document with its predictions, and the words in favour of the first wrong one."""
+    labels, scores = ranked.labels[doc, :MAX_EXCERPT_ITEMS].tolist(), ranked.scores[doc, :MAX_EXCERPT_ITEMS].tolist()
+    best = [(label, score) for label, score in zip(labels, scores, strict=True) if label != NO_LABEL]
     wrong = [label for label, _ in best if tagger.labels[label] not in document.labels]
-    text = document.text[:SNIPPET_CHARACTERS] + ("…" if len(document.text) > SNIPPET_CHARACTERS else "")
-    true = [find_label_title(tagger, label, names) for label in document.labels]
     return Excerpt(
         document.id,
-        text,
-        true,
+        make_snippet(document.text),
+        [find_label_title(tagger, label, names) for label in document.labels],
         [(names[label], score) for label, score in best],
         find_misleading_words(tagger, document, wrong),
     )
 
 
+def make_snippet(text: str) -> str:
+    return text[:SNIPPET_CHARACTERS] + ("…" if len(text) > SNIPPET_CHARACTERS else "")
+
+
 def find_label_title(tagger: Tagger, label: str, names: Sequence[str]) -> str:
-    number = tagger.labels.find(label)
-    return label if number == NO_LABEL else names[number]
+    label_id = tagger.labels.find(label)
+    return label if label_id == NO_LABEL else names[label_id]
 
 
 def find_misleading_words(tagger: Tagger, document: Document, wrong: list[int]) -> list[str]:
-    """None where a model reads no words, or cannot say."""
+    """Return the words in favour of the first wrong label; empty if the model reads no words or cannot explain."""
     if not wrong or not document.text:
         return []
     try:
-        found = tagger.explain(document.text, tagger.labels[wrong[0]], MAX_EXCERPT_ITEMS)
+        weights = tagger.explain(document.text, tagger.labels[wrong[0]], MAX_EXCERPT_ITEMS)
     except (XmtcError, NotImplementedError):
         return []
-    return [word for word, weight in found if weight > 0]
+    return [word for word, weight in weights if weight > 0]

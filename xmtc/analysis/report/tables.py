@@ -1,4 +1,4 @@
-"""A report as tables of plain cells, which every form of it (page, Markdown, CSV, JSON) shows in its own way."""
+"""Tables of a report, which the page and the Markdown file render."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Any
 from xmtc.analysis.report.statistics import LabelStatistics, Report
 
 TableCell = str | int | float
-MAX_WORST_ROWS = 20  # rows of a list of the worst
-MAX_PAGE_LABELS = 2_000  # labels that a page lists; files of rows list all
+MAX_WORST_ROWS = 20
+MAX_PAGE_LABELS = 2_000  # CSV and JSON files have all labels
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A document as people look at it."""
+    """Beginning of a document, with its true labels and its predictions."""
 
     id: str
-    text: str  # its beginning
+    text: str
     true: list[str]
     given: list[tuple[str, float]]
-    words: list[str] = field(default_factory=list)  # that spoke for the first label that is wrong
+    words: list[str] = field(default_factory=list)  # in favour of the first wrong label
 
 
 @dataclass(frozen=True)
 class NamedReport:
-    """A report, and what its numbers are called."""
+    """Report with the names of labels and documents."""
 
     report: Report
     title: str
-    about: dict[str, str]  # lines at the top: model, corpus, when
+    about: dict[str, str]  # model, corpus and decision rule
     format_label_name: Callable[[int], str]
     format_document_id: Callable[[int], str]
     excerpts: list[Excerpt] = field(default_factory=list)
@@ -39,7 +39,9 @@ class NamedReport:
 
 @dataclass(frozen=True)
 class ReportTable:
-    key: str  # its name in JSON, and its anchor
+    """Table of a page, with title and note."""
+
+    key: str  # anchor
     title: str
     note: str
     columns: list[str]
@@ -47,12 +49,20 @@ class ReportTable:
 
 
 def build_report_tables(named: NamedReport) -> list[ReportTable]:
-    """All of them that have rows, in the order in which they are read."""
-    found = [
-        build_metric_table(named), build_assignment_table(named), build_calibration_table(named), build_band_table(named), build_length_table(named), build_branch_table(named),
-        build_missed_table(named), build_wrong_table(named), build_unknown_label_table(named), build_label_table(named),
-    ]  # fmt: skip
-    return [table for table in found if table.rows]
+    """Return all tables that have rows, in reading order."""
+    builders = (
+        build_metric_table,
+        build_assignment_table,
+        build_calibration_table,
+        build_band_table,
+        build_length_table,
+        build_branch_table,
+        build_missed_table,
+        build_wrong_table,
+        build_unknown_label_table,
+        build_label_table,
+    )
+    return [table for table in (build(named) for build in builders) if table.rows]
 
 
 def format_percent(value: float) -> str:
@@ -61,25 +71,25 @@ def format_percent(value: float) -> str:
 
 def build_metric_table(named: NamedReport) -> ReportTable:
     rows: list[list[TableCell]] = [
-        [name, format_percent(found.mean), f"{format_percent(found.low)} to {format_percent(found.high)}"]
-        for name, found in named.report.metrics.items()
+        [name, format_percent(interval.mean), f"{format_percent(interval.low)} to {format_percent(interval.high)}"]
+        for name, interval in named.report.metrics.items()
     ]
     note = (
-        "In percent. The interval holds the value in 95 of 100 samples of as many documents like these (bootstrap), "
-        "so a difference much smaller than it may be chance."
+        "In percent, with 95 % bootstrap confidence intervals over documents. Differences much smaller than an "
+        "interval may be chance."
     )
-    return ReportTable("metrics", "How good the ranking is", note, ["metric", "value", "95 % interval"], rows)
+    return ReportTable("metrics", "Ranking metrics", note, ["metric", "value", "95 % interval"], rows)
 
 
 def build_assignment_table(named: NamedReport) -> ReportTable:
-    found = named.report.decided
+    assigned = named.report.decided
     rows: list[list[TableCell]] = [
-        ["all assignments (micro)", *map(format_percent, found.micro)],
-        ["mean over labels (macro)", *map(format_percent, found.macro)],
-        ["mean over documents", *map(format_percent, found.by_document)],
+        ["all assignments (micro)", *map(format_percent, assigned.micro)],
+        ["mean over labels (macro)", *map(format_percent, assigned.macro)],
+        ["mean over documents", *map(format_percent, assigned.by_document)],
     ]
-    note = f"Of the labels that are given, {found.labels_per_document:.1f} for a document on average. In percent."
-    return ReportTable("decided", "The labels that are given", note, ["", "precision", "recall", "F1"], rows)
+    note = f"In percent; {assigned.labels_per_document:.1f} assigned labels per document on average."
+    return ReportTable("decided", "Assigned labels", note, ["", "precision", "recall", "F1"], rows)
 
 
 def build_calibration_table(named: NamedReport) -> ReportTable:
@@ -88,21 +98,23 @@ def build_calibration_table(named: NamedReport) -> ReportTable:
         [format_percent(each.score), format_percent(each.right), each.n] for each in report.calibration
     ]
     note = (
-        "Of the five best labels of each document: what the score says, and how many of these are right. They differ "
-        f"by {format_percent(report.calibration_error)} points on average (ECE)."
+        "Mean score and share of correct labels among the five best labels of each document. The expected calibration "
+        f"error (ECE@5) is {format_percent(report.calibration_error)} points."
     )
-    return ReportTable("calibration", "What a score means", note, ["mean score, %", "right, %", "labels"], rows)
+    return ReportTable("calibration", "Calibration", note, ["mean score, %", "correct, %", "labels"], rows)
 
 
 def build_band_table(named: NamedReport) -> ReportTable:
     rows: list[list[TableCell]] = [
         [
-            format_range(band.least, band.most), band.n_labels, band.n_true, format_percent(band.found_at_5),
-            format_percent(band.precision), format_percent(band.recall), format_percent(band.f1), format_percent(band.auc), format_percent(band.aupr),
+            format_range(band.least, band.most),
+            band.n_labels,
+            band.n_true,
+            *map(format_percent, (band.found_at_5, band.precision, band.recall, band.f1, band.auc, band.aupr)),
         ]
         for band in named.report.bands
-    ]  # fmt: skip
-    columns = ["training documents of a label", "labels", "assignments", "among the first 5", "precision", "recall"]
+    ]
+    columns = ["training documents of a label", "labels", "assignments", "recall@5", "precision", "recall"]
     note = "In percent. AUC and AUPR are means over labels with at least five test documents."
     return ReportTable("bands", "Frequent and rare labels", note, [*columns, "F1", "AUC", "AUPR"], rows)
 
@@ -114,55 +126,57 @@ def format_range(least: int, most: int | None) -> str:
 
 
 def build_length_table(named: NamedReport) -> ReportTable:
-    quarters = named.report.lengths
+    groups = named.report.lengths
     rows: list[list[TableCell]] = [
-        [format_range(each.least, each.most), each.n_docs, *map(format_percent, each.metrics.values())]
-        for each in quarters
+        [format_range(group.least, group.most), group.n_docs, *map(format_percent, group.metrics.values())]
+        for group in groups
     ]
-    names = list(quarters[0].metrics) if quarters else []
+    names = list(groups[0].metrics) if groups else []
     return ReportTable("lengths", "Short and long texts", "In percent.", ["words", "documents", *names], rows)
 
 
 def build_branch_table(named: NamedReport) -> ReportTable:
     rows: list[list[TableCell]] = [
-        [each.name, each.n_true, *map(format_percent, (each.precision, each.recall, each.f1))]
-        for each in named.report.branches
+        [branch.name, branch.n_true, *map(format_percent, (branch.precision, branch.recall, branch.f1))]
+        for branch in named.report.branches
     ]
     columns = ["branch", "assignments", "precision", "recall", "F1"]
     return ReportTable("branches", "Branches of the vocabulary", "In percent.", columns, rows)
 
 
 def build_missed_table(named: NamedReport) -> ReportTable:
-    worst = sorted((each for each in named.report.labels if each.n_missed), key=lambda each: -each.n_missed)[
-        :MAX_WORST_ROWS
-    ]
+    missed = [label for label in named.report.labels if label.n_missed]
+    worst = sorted(missed, key=lambda label: -label.n_missed)[:MAX_WORST_ROWS]
     rows: list[list[TableCell]] = [
         [
-            named.format_label_name(each.label_id), each.n_missed, each.support, each.n_training_documents, format_confused_labels(named, each),
-            format_document_ids(named, each.missed_in),
+            named.format_label_name(label.label_id),
+            label.n_missed,
+            label.support,
+            label.n_training_documents,
+            format_confused_labels(named, label),
+            format_document_ids(named, label.missed_in),
         ]
-        for each in worst
-    ]  # fmt: skip
-    columns = ["label", "missed", "of", "training documents", "given in its place", "for example in"]
-    return ReportTable("missed", "Missed most often", "True labels that were not given.", columns, rows)
+        for label in worst
+    ]
+    columns = ["label", "missed", "of", "training documents", "assigned instead", "for example in"]
+    return ReportTable("missed", "Missed most often", "True labels that were not assigned.", columns, rows)
 
 
 def build_wrong_table(named: NamedReport) -> ReportTable:
-    worst = sorted((each for each in named.report.labels if each.n_wrong), key=lambda each: -each.n_wrong)[
-        :MAX_WORST_ROWS
-    ]
+    wrong = [label for label in named.report.labels if label.n_wrong]
+    worst = sorted(wrong, key=lambda label: -label.n_wrong)[:MAX_WORST_ROWS]
     rows: list[list[TableCell]] = [
         [
-            named.format_label_name(each.label_id),
-            each.n_wrong,
-            each.n_assigned,
-            each.n_training_documents,
-            format_document_ids(named, each.wrongly_in),
+            named.format_label_name(label.label_id),
+            label.n_wrong,
+            label.n_assigned,
+            label.n_training_documents,
+            format_document_ids(named, label.wrongly_in),
         ]
-        for each in worst
+        for label in worst
     ]
     columns = ["label", "wrong", "of", "training documents", "for example in"]
-    return ReportTable("wrong", "Wrongly given most often", "Labels that were given and are not true.", columns, rows)
+    return ReportTable("wrong", "Wrongly assigned most often", "Assigned labels that are not true.", columns, rows)
 
 
 def build_unknown_label_table(named: NamedReport) -> ReportTable:
@@ -170,23 +184,28 @@ def build_unknown_label_table(named: NamedReport) -> ReportTable:
         [named.format_label_name(label), n] for label, n in named.report.unknown[:MAX_WORST_ROWS]
     ]
     n, total = len(named.report.unknown), sum(n for _, n in named.report.unknown)
-    note = f"{n:,} labels of these documents, {total:,} assignments, were in no training document: all are missed."
-    return ReportTable("unknown", "Labels that the model does not know", note, ["label", "documents"], rows)
+    note = f"{n:,} labels ({total:,} assignments) occur in no training document; all are missed."
+    return ReportTable("unknown", "Labels unknown to the model", note, ["label", "documents"], rows)
 
 
 def build_label_table(named: NamedReport, max_labels: int | None = MAX_PAGE_LABELS) -> ReportTable:
-    found = named.report.labels[:max_labels]
+    shown = named.report.labels[:max_labels]
     rows: list[list[TableCell]] = [
         [
-            named.format_label_name(each.label_id), each.n_training_documents, each.support, each.n_assigned, each.n_correct, format_percent(each.precision),
-            format_percent(each.recall), format_percent(each.f1), format_confused_labels(named, each),
+            named.format_label_name(label.label_id),
+            label.n_training_documents,
+            label.support,
+            label.n_assigned,
+            label.n_correct,
+            *map(format_percent, (label.precision, label.recall, label.f1)),
+            format_confused_labels(named, label),
         ]
-        for each in found
-    ]  # fmt: skip
-    columns = ["label", "training documents", "true", "given", "right", "precision", "recall", "F1"]
-    left = len(named.report.labels) - len(found)
-    note = "The most frequent first. In percent." + (f" {left:,} more are left out here." if left else "")
-    return ReportTable("labels", "All labels", note, [*columns, "given in its place"], rows)
+        for label in shown
+    ]
+    columns = ["label", "training documents", "true", "assigned", "correct", "precision", "recall", "F1"]
+    n_omitted = len(named.report.labels) - len(shown)
+    note = "The most frequent first, in percent." + (f" {n_omitted:,} more are omitted." if n_omitted else "")
+    return ReportTable("labels", "All labels", note, [*columns, "assigned instead"], rows)
 
 
 def format_confused_labels(named: NamedReport, label: LabelStatistics) -> str:
@@ -198,14 +217,14 @@ def format_document_ids(named: NamedReport, numbers: Sequence[int]) -> str:
 
 
 def iter_report_records(named: NamedReport) -> Iterator[dict[str, Any]]:
-    """Every label as an object with plain numbers, for programs."""
-    for each in named.report.labels:
+    """Yield the statistics of every label as a JSON object."""
+    for label in named.report.labels:
         yield {
-            "label": named.format_label_name(each.label_id),
-            **as_label_record(each),
-            "given_in_its_place": [[named.format_label_name(other), n] for other, n in each.confused_with],
-            "missed_in": [named.format_document_id(doc) for doc in each.missed_in],
-            "wrongly_in": [named.format_document_id(doc) for doc in each.wrongly_in],
+            "label": named.format_label_name(label.label_id),
+            **as_label_record(label),
+            "given_in_its_place": [[named.format_label_name(other), n] for other, n in label.confused_with],
+            "missed_in": [named.format_document_id(doc) for doc in label.missed_in],
+            "wrongly_in": [named.format_document_id(doc) for doc in label.wrongly_in],
         }
 
 
@@ -222,7 +241,7 @@ def as_label_record(label: LabelStatistics) -> dict[str, Any]:
 
 
 def format_label_counts(others: Iterable[tuple[str, int]]) -> str:
-    """Labels and how often each was given, in one cell."""
+    """Return labels and their counts as one cell."""
     return "; ".join(f"{label} ({n})" for label, n in others)
 
 

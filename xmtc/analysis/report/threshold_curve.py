@@ -1,49 +1,57 @@
-"""Precision, recall and F1 by threshold, as CSV or as a picture."""
+"""Precision, recall and F1 by threshold, as CSV or as an SVG plot."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xmtc.analysis import svg
 from xmtc.core.predictions import NO_LABEL
 from xmtc.data.file_streams import check_output_path
 from xmtc.errors import XmtcError
 from xmtc.evaluation.assignment_metrics import compute_assignment_metrics
 from xmtc.evaluation.ranked_results import RankedResults
 
-MAX_CURVE_THRESHOLDS = 100  # thresholds, at most
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MAX_CURVE_THRESHOLDS = 100
 AVERAGES = ("micro", "macro", "example")
-CURVE_COLUMNS = ("threshold", "tags", *(f"{average}-{what}" for average in AVERAGES for what in ("P", "R", "F1")))
+CURVE_COLUMNS = ("threshold", "tags", *(f"{average}-{name}" for average in AVERAGES for name in ("P", "R", "F1")))
+SVG_LABEL = "Precision, recall and F1 by threshold"
+# How files of xmtc begin; others are not overwritten.
 CURVE_FILE_PREFIXES = {
     "csv": ",".join(CURVE_COLUMNS),
-    "svg": '<svg xmlns="http://www.w3.org/2000/svg" aria-label="Precision',
+    "svg": f'<svg xmlns="{svg.SVG_NAMESPACE}" aria-label="Precision',
 }
-SIZE, LEFT, TOP = 320, 40, 12
 
 
 def check_curve_file(path: str) -> str:
-    """Its kind; refused where that is none, or where it would write over something else."""
-    kind = Path(path).suffix.lstrip(".").lower()
-    if kind not in CURVE_FILE_PREFIXES:
-        raise XmtcError(f"--curve {path} does not say what to write; expected a name that ends with .csv or .svg.")
+    """Return the format of the file; raise XmtcError if there is none, or if the path is another file."""
+    format = Path(path).suffix.lstrip(".").lower()
+    if format not in CURVE_FILE_PREFIXES:
+        raise XmtcError(f"--curve {path} has no known format; expected a name that ends with .csv or .svg.")
+    if format == "svg":
+        svg.check_matplotlib(f"--curve {path}")
     if Path(path).is_file() and Path(path).stat().st_size:
         with open(path, "rb") as stream:
-            if not stream.read(200).startswith(CURVE_FILE_PREFIXES[kind].encode()):
+            if not stream.read(200).startswith(CURVE_FILE_PREFIXES[format].encode()):
                 raise XmtcError(f"{path} exists and is no curve of xmtc; choose another name or move it away.")
     check_output_path(path)
-    return kind
+    return format
 
 
-def compute_threshold_curve(judged: RankedResults) -> np.ndarray:
-    """(n, len(COLUMNS)) what labels reach that score at least a threshold, at many thresholds."""
-    scores = np.sort(judged.predictions.scores[judged.predictions.labels != NO_LABEL])[::-1]
-    # dense where few labels are given, which is where thresholds lie
-    places = np.geomspace(1, max(1, len(scores)), MAX_CURVE_THRESHOLDS).astype(int) - 1
+def compute_threshold_curve(ranked: RankedResults) -> np.ndarray:
+    """Return the assignment metrics at many thresholds, shape (n, len(CURVE_COLUMNS))."""
+    scores = np.sort(ranked.predictions.scores[ranked.predictions.labels != NO_LABEL])[::-1]
+    # dense at high scores, where useful thresholds are
+    positions = np.geomspace(1, max(1, len(scores)), MAX_CURVE_THRESHOLDS).astype(int) - 1
     rows = []
-    for threshold in np.unique(scores[places] if len(scores) else np.zeros(0)):
-        found = compute_assignment_metrics(judged.apply_threshold(threshold))
-        rows.append([threshold, found.labels_per_document, *found.micro, *found.macro, *found.by_document])
+    for threshold in np.unique(scores[positions] if len(scores) else np.zeros(0)):
+        metrics = compute_assignment_metrics(ranked.apply_threshold(threshold))
+        rows.append([threshold, metrics.labels_per_document, *metrics.micro, *metrics.macro, *metrics.by_document])
     return np.array(rows, np.float64).reshape(-1, len(CURVE_COLUMNS))
 
 
@@ -53,36 +61,14 @@ def as_csv(rows: np.ndarray) -> str:
 
 
 def as_svg(rows: np.ndarray) -> str:
-    """Thresholds from left to right; precision, recall and F1 of all assignments upwards."""
-    highest = max(1.0, float(rows[:, 0].max(initial=0)))
-    names = {"P": "precision", "R": "recall", "F1": "F1"}
-    lines = [
-        draw_curve_line(rows, highest, CURVE_COLUMNS.index(f"micro-{what}"), what, name) for what, name in names.items()
-    ]
-    ticks = "".join(
-        f'<text x="{LEFT + SIZE * each:.0f}" y="{TOP + SIZE + 16}" text-anchor="middle">{each * highest:.3g}</text>'
-        f'<text x="{LEFT - 6}" y="{TOP + SIZE * (1 - each) + 4:.0f}" text-anchor="end">{each:g}</text>'
-        for each in (0, 0.25, 0.5, 0.75, 1)
-    )
-    style = (
-        "text{font:11px system-ui,sans-serif;fill:#595959}path{fill:none;stroke-width:2}.P{stroke:#0b62a4}"
-        ".R{stroke:#2f7d4f}.F1{stroke:#1a1a1a}rect{fill:#fff;stroke:#d9d9d9}"
-    )
-    return (
-        f'{CURVE_FILE_PREFIXES["svg"]}, recall and F1 by threshold" role="img" viewBox="0 0 {LEFT + SIZE + 90} '
-        f'{TOP + SIZE + 40}"><style>{style}</style><rect x="{LEFT}" y="{TOP}" width="{SIZE}" height="{SIZE}"/>'
-        f'{ticks}<text x="{LEFT + SIZE / 2:.0f}" y="{TOP + SIZE + 34}" text-anchor="middle">threshold</text>'
-        f"{''.join(lines)}</svg>\n"
-    )
+    """Return a plot of micro-averaged precision, recall and F1."""
+    colours = {"precision": svg.MARK, "recall": svg.GOOD, "F1": svg.INK}
 
+    def draw(figure: Figure) -> None:
+        highest = max(1.0, float(rows[:, 0].max(initial=0)))
+        axes = figure.add_subplot(xlim=(0, highest), ylim=(0, 1), xlabel="threshold")
+        for name, column in (("precision", "micro-P"), ("recall", "micro-R"), ("F1", "micro-F1")):
+            axes.plot(rows[:, 0], rows[:, CURVE_COLUMNS.index(column)], color=colours[name], label=name)
+        axes.legend(frameon=False)
 
-def draw_curve_line(rows: np.ndarray, highest: float, column: int, kind: str, name: str) -> str:
-    x, y = LEFT + SIZE * np.clip(rows[:, 0] / highest, 0, 1), TOP + SIZE * (1 - rows[:, column])
-    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
-    key = {"P": 0, "R": 1, "F1": 2}[kind]
-    beside = LEFT + SIZE + 10
-    return (
-        f'<path class="{kind}" d="M{points or f"{LEFT},{TOP}"}"/>'
-        f'<path class="{kind}" d="M{beside},{TOP + 8 + 18 * key} h14"/>'
-        f'<text x="{beside + 20}" y="{TOP + 12 + 18 * key}">{name}</text>'
-    )
+    return svg.draw_svg_file(draw, (5.0, 4.0), SVG_LABEL)

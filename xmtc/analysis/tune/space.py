@@ -1,5 +1,8 @@
-"""What is searched: which hyper-parameters, and where. Methods mark those that are worth it, each beside its default
-(`param(…, search=(low, high), log=True)`); others can be named, as in `-s C=0.1:10:log`."""
+"""Search spaces: which hyper-parameters to search, and in which domain.
+
+Methods mark parameters that are worth a search next to their defaults (`param(…, search=(low, high), log=True)`);
+others can be named, as in `-s C=0.1:10:log`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ SEARCH_SYNTAX = "name=low:high, name=low:high:log or name=a,b,c"
 
 @dataclass(frozen=True)
 class Range:
-    """All numbers from low to high, whole ones if these are whole."""
+    """Numbers from low to high; integers if both are integers."""
 
     low: float
     high: float
@@ -31,7 +34,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of these."""
+    """List of values."""
 
     values: tuple
 
@@ -48,32 +51,63 @@ Space = dict[str, Range | Choice]
 def build_search_space(
     name: str, pipeline: Pipeline, search_options: Sequence[str] = (), fixed: Collection[str] = ()
 ) -> Space:
-    """What a method and its members mark, less what is fixed, and what is wished for (`C=0.1:10:log`)."""
+    """Return the search space of a pipeline.
+
+    Parameters
+    ----------
+    name
+        Name of the method, for error messages.
+    pipeline
+        Method and views whose parameters are searched.
+    search_options
+        Further domains, such as "C=0.1:10:log" or "min_df=1,2".
+    fixed
+        Names of parameters that are not searched.
+
+    Returns
+    -------
+    dict
+        Domain (`Range` or `Choice`) of each parameter.
+
+    Raises
+    ------
+    XmtcError
+        If an option cannot be parsed, or nothing is left to search.
+
+    Examples
+    --------
+    >>> pipeline = Pipeline.from_parameters("parabel")
+    >>> space = build_search_space("parabel", pipeline, ["min_df=1,2"], fixed=["max_leaf", "min_weight"])
+    >>> for name, domain in space.items():
+    ...     print(name, domain)
+    C from 0.1 to 10 (log)
+    min_df among 1, 2
+    """
     known = {parameter: field for parameter, (field, _) in pipeline.parameters.items()}
-    wished = dict(parse_search_option(name, known, wish) for wish in search_options)
-    for twice in wished.keys() & set(fixed):
-        raise XmtcError(f"{twice} is both fixed (-p) and searched (-s); give one of them.")
-    marked = {key: mark for key, field in known.items() if (mark := get_default_domain(field)) and key not in fixed}
-    if not marked | wished:
+    requested = dict(parse_search_option(name, known, option) for option in search_options)
+    for parameter in requested.keys() & set(fixed):
+        raise XmtcError(f"{parameter} is both fixed (-p) and searched (-s); remove one of them.")
+    marked = {key: domain for key, field in known.items() if (domain := get_default_domain(field)) and key not in fixed}
+    if not marked | requested:
         raise XmtcError(
-            f"{name} has nothing left to search; name parameters with -s {SEARCH_SYNTAX} (`xmtc methods {name}` lists them)."
+            f"{name} has nothing left to search; name parameters with -s {SEARCH_SYNTAX} (`xmtc methods {name}` lists "
+            "them)."
         )
-    return marked | wished
+    return marked | requested
 
 
 def get_default_domain(field: Field) -> Range | Choice | None:
-    """Where a parameter is worth searching by its own account."""
-    found, kind = field.metadata["search"], type(field.default)
-    if len(found) == 2 and kind in (int, float):
-        return Range(kind(found[0]), kind(found[1]), field.metadata["log"])
-    return Choice(tuple(map(kind, found))) if found else None
+    """Return the domain that a parameter declares, or None."""
+    ends, kind = field.metadata["search"], type(field.default)
+    if len(ends) == 2 and kind in (int, float):
+        return Range(kind(ends[0]), kind(ends[1]), field.metadata["log"])
+    return Choice(tuple(map(kind, ends))) if ends else None
 
 
 def parse_search_option(name: str, known: dict[str, Field], option: str) -> tuple[str, Range | Choice]:
-    """A parameter and where to search it, from text."""
     parameter, equals, text = option.partition("=")
     if not equals:
-        raise XmtcError(f"-s {option} does not say where to search; expected -s {SEARCH_SYNTAX}.")
+        raise XmtcError(f"-s {option} has no domain; expected -s {SEARCH_SYNTAX}.")
     if parameter not in known:
         raise XmtcError(f"{name} has no parameter {parameter!r} to search; it has {', '.join(known)}.")
     field = known[parameter]
@@ -84,23 +118,21 @@ def parse_search_option(name: str, known: dict[str, Field], option: str) -> tupl
 def parse_range(name: str, field: Field, text: str) -> Range:
     low, high, *rest = text.split(":")
     if rest not in ([], ["log"]):
-        raise XmtcError(f"-s {field.name}={text} does not fit; expected -s {SEARCH_SYNTAX}.")
-    found = Range(parse_checked_value(name, field, low), parse_checked_value(name, field, high), bool(rest))
-    if found.low >= found.high:
-        raise XmtcError(f"-s {field.name}={text} is no range; expected the lower number first, then the higher.")
-    if found.log and found.low <= 0:
-        raise XmtcError(f"-s {field.name}={text} has no logarithmic scale; expected numbers above 0.")
-    return found
+        raise XmtcError(f"-s {field.name}={text} is not a domain; expected -s {SEARCH_SYNTAX}.")
+    domain = Range(parse_checked_value(name, field, low), parse_checked_value(name, field, high), bool(rest))
+    if domain.low >= domain.high:
+        raise XmtcError(f"-s {field.name}={text} is not a range; expected the lower number first.")
+    if domain.log and domain.low <= 0:
+        raise XmtcError(f"-s {field.name}={text} cannot have a logarithmic scale; expected numbers above 0.")
+    return domain
 
 
 def parse_choice(name: str, field: Field, text: str) -> Choice:
-    """Values between commas, or between vertical bars where they hold commas themselves (`layers=256|512,256`)."""
+    """Parse values separated by commas, or by vertical bars if they contain commas (`layers=256|512,256`)."""
     separator = "|" if "|" in text or is_multi_valued(field) else ","
     values = tuple(parse_checked_value(name, field, value) for value in text.split(separator))
     if len(set(values)) < 2:
-        raise XmtcError(
-            f"-s {field.name}={text} leaves nothing to search; fix it with -p, or expected -s {SEARCH_SYNTAX}."
-        )
+        raise XmtcError(f"-s {field.name}={text} has one value only; fix it with -p, or give -s {SEARCH_SYNTAX}.")
     return Choice(values)
 
 

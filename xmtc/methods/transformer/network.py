@@ -136,8 +136,8 @@ class TransformerNetwork(LabelNetwork):
         """Return each subword's contribution to a label's logit for one document, shape (n,).
 
         Integrated gradients: the difference of the subword's embedding from that of padding times the gradient,
-        averaged over `steps` points between the two; with one step, input × gradient. The baseline is padding, not zero,
-        because layer normalisation has unbounded gradients at zero. Special tokens such as [CLS] are not changed.
+        averaged over `steps` points between the two; with one step, input × gradient. The baseline is padding,
+        not zero, because layer normalisation has unbounded gradients at zero. Special tokens such as [CLS] are not changed.
         """
         baseline_ids = torch.where(self.encoder.mask_special_tokens(len(ids)).to(ids.device), ids, self.encoder.padding)
         baseline = self.encoder.embed_subwords(baseline_ids).detach()
