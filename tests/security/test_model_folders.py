@@ -639,5 +639,6 @@ def test_a_record_of_more_documents_than_there_are_is_refused(tmp_path: Path, na
     folder = Path(shutil.copytree(OLD / "lexical", tmp_path / "model"))
     set_array(folder, f"model.evidence.{name}", lambda counts: np.full_like(counts, value))
     assert refused(lambda path: Tagger.load(path).predict_labels(["music"]), folder) == (
-        " is damaged: has, named and right of the match classifier count more documents than n_docs; copy or train it again."
+        " is damaged: has, named and right of the match classifier count more documents than n_docs; "
+        "copy or train it again."
     )

@@ -137,7 +137,7 @@ class TransformerNetwork(LabelNetwork):
 
         Integrated gradients: the difference of the subword's embedding from that of padding times the gradient,
         averaged over `steps` points between the two; with one step, input × gradient. The baseline is padding,
-        not zero, because layer normalisation has unbounded gradients at zero. Special tokens such as [CLS] are not changed.
+        not zero, because layer normalisation has unbounded gradients at zero. Special tokens are not changed.
         """
         baseline_ids = torch.where(self.encoder.mask_special_tokens(len(ids)).to(ids.device), ids, self.encoder.padding)
         baseline = self.encoder.embed_subwords(baseline_ids).detach()
