@@ -24,7 +24,7 @@ from tiny_encoders import bert_tokenizer, tiny  # noqa: E402
 from transformers import AutoConfig  # noqa: E402
 
 from xmtc.cli import app  # noqa: E402
-from xmtc.cli.encoders import parse_size  # noqa: E402
+from xmtc.cli.pretrained import parse_size  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.features.encoders import export as encoder_export  # noqa: E402
 from xmtc.features.encoders.catalogue import (  # noqa: E402
