@@ -216,7 +216,7 @@ def test_sizes_of_parts(size, expected):
 
 @pytest.mark.parametrize("size", ["", "0", "MB", "-5MB", "5TB", "0.1"])
 def test_sizes_that_are_none(size):
-    with pytest.raises(XmtcError, match="is no size; expected one such as 50MB"):
+    with pytest.raises(XmtcError, match="is not a size; expected one such as 50MB"):
         parse_size(size)
 
 
