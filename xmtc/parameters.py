@@ -254,7 +254,7 @@ def value_from_json(owner: str, field: Field, value: Any) -> Any:
     found = tuple(values) if is_multi_valued(field) and isinstance(value, list) else values[0]
     if not is_valid_value(field, found):
         raise ValueError(
-            f"{owner}: {field.name}={to_short_repr(value)} does not fit; expected {describe_expected(field)}"
+            f"{owner}: {field.name}={to_short_repr(value)} is invalid; expected {describe_expected(field)}"
         )
     return found
 

@@ -296,9 +296,9 @@ FORMS = "expected -s name=low:high, name=low:high:log or name=a,b,c."
         ("D=1:2", "parabel has no parameter 'D' to search; it has n_trees, max_leaf, C, "),
         ("C=10:1", "-s C=10:1 is not a range; expected the lower number first."),
         ("C=1:2:3", f"-s C=1:2:3 is not a domain; {FORMS}"),
-        ("C=1:x", "parabel: C='x' does not fit; expected a number from 1e-06 to 1000000000.0."),
-        ("C=-1:1", "parabel: C=-1 does not fit; expected a number from 1e-06 to 1000000000.0."),
-        ("max_leaf=1.5:3", "parabel: max_leaf='1.5' does not fit; expected a whole number of at least 1."),
+        ("C=1:x", "parabel: C='x' is invalid; expected a number from 1e-06 to 1000000000.0."),
+        ("C=-1:1", "parabel: C=-1 is invalid; expected a number from 1e-06 to 1000000000.0."),
+        ("max_leaf=1.5:3", "parabel: max_leaf='1.5' is invalid; expected a whole number of at least 1."),
         ("beam=0:10:log", "-s beam=0:10:log cannot have a logarithmic scale; expected numbers above 0."),
         ("C=1", "-s C=1 has one value only; fix it with -p, or give -s name=low:high"),
         ("n_trees=1,1", "-s n_trees=1,1 has one value only; fix it with -p, or give -s name=low:high"),
@@ -312,9 +312,9 @@ def test_wishes_that_make_no_sense(wish, sentence):
 
 
 def test_a_parameter_with_choices_has_no_range_and_no_others():
-    with pytest.raises(XmtcError, match="plt: arity='2:64' does not fit; expected one of 2, 4, 8"):
+    with pytest.raises(XmtcError, match="plt: arity='2:64' is invalid; expected one of 2, 4, 8"):
         build_search_space("plt", Pipeline.from_parameters("plt"), ["arity=2:64"])
-    with pytest.raises(XmtcError, match="PLT: arity=3 does not fit; expected one of 2, 4, 8"):
+    with pytest.raises(XmtcError, match="PLT: arity=3 is invalid; expected one of 2, 4, 8"):
         PLT(arity=3)
 
 

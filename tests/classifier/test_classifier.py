@@ -144,9 +144,9 @@ def test_a_model_folder_opens_as_classifier_and_as_tagger(tmp_path):
         (lambda: Classifier().set_params(quux=1), "parabel has no parameter 'quux'; it has n_trees, max_leaf"),
         (
             lambda: Classifier(n_trees=0),
-            "n_trees=0 does not fit; expected a whole number from 1 to 1000",
+            "n_trees=0 is invalid; expected a whole number from 1 to 1000",
         ),
-        (lambda: Classifier(C="much"), "C='much' does not fit; expected a number from 1e-06 to 1000000000.0"),
+        (lambda: Classifier(C="much"), "C='much' is invalid; expected a number from 1e-06 to 1000000000.0"),
         (lambda: Classifier().fit("text", [["a"]]), "Found one text where a list of texts was expected"),
         (lambda: Classifier().fit(["a", "b"], [["x"]]), "Found 2 documents and 1 lists of labels"),
         (lambda: Classifier().fit([1, 2], [["x"], ["y"]]), "Document 0 is a int; expected a text"),

@@ -131,7 +131,7 @@ class TestNotGivenIsNotDefault:
 @pytest.mark.parametrize(
     ("action", "sentence"),
     [
-        (lambda: Classifier(n_trees=0), "n_trees=0 does not fit; expected a whole number from 1 to 1000"),
+        (lambda: Classifier(n_trees=0), "n_trees=0 is invalid; expected a whole number from 1 to 1000"),
         (lambda: Classifier(min_df="two"), "min_df='two' does not fit"),
         (lambda: Classifier().set_params(C=-1), "C=-1 does not fit"),
         (lambda: Classifier("consensus", members=("parabel", "plt"), parabel__C=-1), "C=-1 does not fit"),

@@ -41,7 +41,7 @@ def test_values_take_the_type_of_their_default():
     + [{"hot": 1}, {"name": 7}, {"name": None}],
 )
 def test_other_values_are_refused(wrong):
-    with pytest.raises(XmtcError, match=f"Soup: {next(iter(wrong))}=.* does not fit; expected "):
+    with pytest.raises(XmtcError, match=f"Soup: {next(iter(wrong))}=.* is invalid; expected "):
         Soup(**wrong)
 
 
@@ -57,7 +57,7 @@ def test_a_classifier_holds_what_it_was_given():
 def test_propensities_are_checked():
     assert PROPENSITIES["default"] == Propensity() == Propensity(A=0.55, B=1.5)
     for wrong in ({"A": -1}, {"A": np.nan}, {"B": 0}, {"B": -0.5}, {"B": "x"}):
-        with pytest.raises(XmtcError, match=r"Propensity: [AB]=.* does not fit; expected a number from"):
+        with pytest.raises(XmtcError, match=r"Propensity: [AB]=.* is invalid; expected a number from"):
             Propensity(**wrong)
 
 

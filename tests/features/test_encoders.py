@@ -24,6 +24,7 @@ from transformers import AutoConfig  # noqa: E402
 from xmtc.cli.encoders import parse_size  # noqa: E402
 
 from xmtc.cli import app  # noqa: E402
+from xmtc.cli.pretrained import parse_size  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.features.encoders import export as encoder_export  # noqa: E402
 from xmtc.features.encoders.catalogue import (  # noqa: E402
@@ -215,7 +216,7 @@ def test_sizes_of_parts(size, expected):
 
 @pytest.mark.parametrize("size", ["", "0", "MB", "-5MB", "5TB", "0.1"])
 def test_sizes_that_are_none(size):
-    with pytest.raises(XmtcError, match="is no size; expected one such as 50MB"):
+    with pytest.raises(XmtcError, match="is not a size; expected one such as 50MB"):
         parse_size(size)
 
 

@@ -527,7 +527,7 @@ SHARES = r"shares such as 0\.7,0\.2,0\.1"
     ],
 )
 def test_invalid_proportions_are_rejected(wrong, expected):
-    with pytest.raises(XmtcError, match=rf"proportions=.* does not fit; expected {expected}\.$"):
+    with pytest.raises(XmtcError, match=rf"proportions=.* is invalid; expected {expected}\.$"):
         build_method("aplc_xlnet", {"proportions": wrong})
 
 

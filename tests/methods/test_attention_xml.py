@@ -495,12 +495,12 @@ def test_training_candidates_contain_true_nodes():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: AttentionXML(arity=6), "arity=6 does not fit; expected a power of 2, such as 8"),
-        (lambda: XMLRNN(layers=()), "layers=() does not fit; expected sizes such as 512,256"),
-        (lambda: XMLRNN(layers="8"), "layers='8' does not fit; expected whole numbers of at least 1"),
+        (lambda: AttentionXML(arity=6), "arity=6 is invalid; expected a power of 2, such as 8"),
+        (lambda: XMLRNN(layers=()), "layers=() is invalid; expected sizes such as 512,256"),
+        (lambda: XMLRNN(layers="8"), "layers='8' is invalid; expected whole numbers of at least 1"),
         (
             lambda: build_method("xml_rnn", {"layers": UnparsedValue("a,b")}),
-            "layers='a,b' does not fit; expected whole numbers",
+            "layers='a,b' is invalid; expected whole numbers",
         ),
         (lambda: build_method("xml_rnn", {"layers": UnparsedValue("0")}), "layers=(0,) does not fit"),
         (lambda: select_device(Run(device="cuda:77")), "The device 'cuda:77' cannot be used"),

@@ -90,7 +90,7 @@ def test_what_cannot_be_computed_is_refused_in_a_sentence(method):
     check_finite(Classifier(method, **LINEAR[method]).fit(X, LABELS, run=ONE), X)  # of length 1 it can
     refused = {
         "X has 3e\\+38 in row 0, column 0; expected finite numbers of at most 1e\\+15": {"unit_length": False},
-        "C=1e\\+300 does not fit; expected a number from 1e-06 to 1000000000.0": {"C": 1e300},
+        "C=1e\\+300 is invalid; expected a number from 1e-06 to 1000000000.0": {"C": 1e300},
     }
     for message, parameters in refused.items():
         with pytest.raises(XmtcError, match=message):
@@ -286,7 +286,7 @@ def test_devices_that_there_may_be(device):
 
 def test_long_values_are_cut_short_in_errors():
     for value in ("x" * 10**6, 10**5000, [0] * 10**5):
-        with pytest.raises(XmtcError, match="does not fit; expected a whole number") as caught:
+        with pytest.raises(XmtcError, match="is invalid; expected a whole number") as caught:
             Classifier("parabel", n_trees=value)
         assert len(str(caught.value)) < 400
 

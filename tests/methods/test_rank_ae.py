@@ -690,7 +690,7 @@ def test_batch_size_does_not_change_predictions(bound, monkeypatch):
             lambda: replace(SMALL, bounded=True, margin=10.0).fit(make_planted_features(9, 0), run=ONE),
             "RankAE: margin=10 does not fit bounded=true, outputs between 0 and 1; expected at most 1.",
         ),
-        (lambda: RankAE(loss="hinge"), "loss='hinge' does not fit; expected one of 'ranking', 'bce'"),
+        (lambda: RankAE(loss="hinge"), "loss='hinge' is invalid; expected one of 'ranking', 'bce'"),
         (
             lambda: SMALL.fit(make_planted_features(1, 0), run=ONE),
             "Found 1 documents with labels; expected at least two, one for training",

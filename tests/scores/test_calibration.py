@@ -326,7 +326,7 @@ def test_calibrate_is_a_parameter(trained, plain, tmp_path):
     assert Classifier.load(tmp_path / "raw").get_params(deep=False)["calibrate"] is False
     with pytest.raises(XmtcError, match="did you mean calibrate"):
         Classifier("parabel", calibrte=False)
-    with pytest.raises(XmtcError, match="calibrate='maybe' does not fit; expected true or false"):
+    with pytest.raises(XmtcError, match="calibrate='maybe' is invalid; expected true or false"):
         Classifier("parabel", calibrate="maybe")
     pipeline = Pipeline.from_parameters("parabel").with_parameters({"calibrate": False})
     assert pipeline.calibration == Calibration(calibrate=False)

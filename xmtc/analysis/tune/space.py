@@ -139,5 +139,5 @@ def parse_choice(name: str, field: Field, text: str) -> Choice:
 def parse_checked_value(name: str, field: Field, text: str) -> Any:
     value = parse_value(name, field, text)
     if not is_valid_value(field, value):
-        raise XmtcError(f"{name}: {field.name}={text} does not fit; expected {describe_expected(field)}.")
+        raise XmtcError(f"{name}: {field.name}={text} is invalid; expected {describe_expected(field)}.")
     return value

@@ -111,7 +111,7 @@ class AttentionXML(RecurrentMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.arity.bit_count() != 1:
-            raise XmtcError(f"AttentionXML: arity={self.arity} does not fit; expected a power of 2, such as 8.")
+            raise XmtcError(f"AttentionXML: arity={self.arity} is invalid; expected a power of 2, such as 8.")
 
     @property
     def head_pooling(self) -> str:

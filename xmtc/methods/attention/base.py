@@ -70,7 +70,7 @@ class RecurrentMethod(WordNetworkMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.layers:
-            raise XmtcError(f"{type(self).__name__}: layers=() does not fit; expected sizes such as 512,256.")
+            raise XmtcError(f"{type(self).__name__}: layers=() is invalid; expected sizes such as 512,256.")
         if not (self.train_vectors or self.vectors or self.corpus_dimension):
             preset = getattr(self, "preset", "")
             source = f" (from preset={preset})" if preset else ""

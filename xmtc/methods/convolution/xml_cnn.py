@@ -117,7 +117,7 @@ class XMLCNN(ConvolutionalMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.filters:
-            raise XmtcError("XMLCNN: filters=() does not fit; expected widths such as 2,4,8.")
+            raise XmtcError("XMLCNN: filters=() is invalid; expected widths such as 2,4,8.")
 
     def load_initial_vectors(self, data: Dataset, run: Run) -> np.ndarray:
         return load_token_vectors(data.tokens(VIEW), self.vectors, self.dimension, self.corpus_dimension, run)

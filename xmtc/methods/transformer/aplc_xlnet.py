@@ -180,7 +180,7 @@ class APLCXLNet(Method):
         super().__post_init__()
         if not all(0 < share < inf for share in self.proportions):
             raise XmtcError(
-                f"APLCXLNet: proportions={self.proportions} does not fit; expected shares such as 0.7,0.2,0.1."
+                f"APLCXLNet: proportions={self.proportions} is invalid; expected shares such as 0.7,0.2,0.1."
             )
         if self.pooling == ATTENTION and (len(self.cluster_shares) > 1 or not self.encoder_rate):
             raise XmtcError(
