@@ -303,8 +303,8 @@ def test_the_command_shows_the_worst_and_writes_all(place):
     assert "5-fold cross-validation of parabel" in told
     assert "findings written to found.csv" in told
     for title in (
-        "likely wrong",
-        "likely missing",
+        "Probably wrong",
+        "Probably missing",
         "were there before: 1 of 201",
         "Test documents that are in the corpus: 3",
     ):
@@ -355,7 +355,7 @@ def test_too_few_folds_are_refused_before_anything_is_said(place, folds):
     assert done.returncode == 2
     assert not done.stdout
     assert done.stderr.decode().startswith(f"xmtc: --folds {folds} leaves no training documents")
-    with pytest.raises(XmtcError, match=f"--folds {folds} leaves nothing"):
+    with pytest.raises(XmtcError, match=f"--folds {folds} leaves no training"):
         audit(iter([]), Pipeline.from_parameters("parabel"), folds=int(folds), report_progress=pytest.fail)
 
 
