@@ -305,7 +305,7 @@ def test_the_command_shows_the_worst_and_writes_all(place):
     for title in (
         "Probably wrong",
         "Probably missing",
-        "were there before: 1 of 201",
+        "Duplicate documents: 1 of 201",
         "Test documents that are in the corpus: 3",
     ):
         assert title in said
