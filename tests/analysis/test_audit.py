@@ -306,7 +306,7 @@ def test_the_command_shows_the_worst_and_writes_all(place):
         "Probably wrong",
         "Probably missing",
         "Duplicate documents: 1 of 201",
-        "Test documents that are in the corpus: 3",
+        "Test documents that duplicate training documents: 3",
     ):
         assert title in said
     rows = list(csv.DictReader(io.StringIO((place / "found.csv").read_text())))
