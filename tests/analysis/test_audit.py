@@ -263,7 +263,7 @@ def test_what_was_planted_is_found(audited, spoilt):
     assert len(missing & {(each.id, each.label) for each in findings[MISSING_LABEL]}) >= 4
     (copy,) = findings[DUPLICATE]
     assert (copy.document, copy.id, copy.other, copy.score) == (201, "copy", "d10", 1)
-    assert copy.suggestion.startswith("other labels (only here ")
+    assert copy.suggestion.startswith("different labels (only here ")
     (leak,) = findings[DUPLICATE_IN_TEST]
     assert (leak.document, leak.id, leak.other) == (21, "d20", "t1")
     assert "only there new" in leak.suggestion
@@ -282,7 +282,7 @@ def test_documents_without_a_known_word_are_not_judged():
 
 
 def test_a_method_that_reads_names_is_refused():
-    with pytest.raises(XmtcError, match="lexical knows labels by their names"):
+    with pytest.raises(XmtcError, match="lexical matches label names"):
         audit(corpus(20), Pipeline.from_parameters("lexical"))
 
 
@@ -300,13 +300,13 @@ def test_the_command_shows_the_worst_and_writes_all(place):
     assert done.returncode == 0
     said, told = done.stdout.decode(), done.stderr.decode()
     assert "201 documents with" in told
-    assert "5 trainings of parabel on 161 documents each" in told
+    assert "5-fold cross-validation of parabel" in told
     assert "findings written to found.csv" in told
     for title in (
-        "likely wrong",
-        "likely missing",
-        "were there before: 1 of 201",
-        "Test documents that are in the corpus: 3",
+        "Probably wrong",
+        "Probably missing",
+        "Duplicate documents: 1 of 201",
+        "Test documents that duplicate training documents: 3",
     ):
         assert title in said
     rows = list(csv.DictReader(io.StringIO((place / "found.csv").read_text())))
@@ -333,12 +333,12 @@ def test_the_table_has_the_form_that_its_name_says(place, name):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--folds", "1"], "--folds 1 leaves nothing to learn from"),
+        (["--folds", "1"], "--folds 1 leaves no training documents"),
         (["-o", "found.doc"], "found.doc has no known format"),
         (["-o", "nowhere/found.csv"], "The folder of nowhere/found.csv is not there"),
         (["-o", "train.jsonl"], "train.jsonl is part of the corpus that is read"),
-        (["-m", "lexical"], "lexical knows labels by their names"),
-        (["--language", "en"], "--language names labels with the names of a vocabulary"),
+        (["-m", "lexical"], "lexical matches label names"),
+        (["--language", "en"], "--language selects names of a vocabulary"),
         (["--test", "absent.jsonl"], "absent.jsonl"),
     ],
 )
@@ -354,8 +354,8 @@ def test_too_few_folds_are_refused_before_anything_is_said(place, folds):
     done = xmtc("data", "audit", "absent.jsonl", "--folds", folds, cwd=place)
     assert done.returncode == 2
     assert not done.stdout
-    assert done.stderr.decode().startswith(f"xmtc: --folds {folds} leaves nothing to learn from")
-    with pytest.raises(XmtcError, match=f"--folds {folds} leaves nothing"):
+    assert done.stderr.decode().startswith(f"xmtc: --folds {folds} leaves no training documents")
+    with pytest.raises(XmtcError, match=f"--folds {folds} leaves no training"):
         audit(iter([]), Pipeline.from_parameters("parabel"), folds=int(folds), report_progress=pytest.fail)
 
 

@@ -216,7 +216,7 @@ def test_texts_in_a_workbook_stay_texts(tmp_path, monkeypatch, capsys):
         write([Prediction("1", [Tag("=1+1", 0.5), Tag("\x1b_x0041_ & <b>", 0.25)], kept)])
     (rows,) = sheets_of(tmp_path / "x.xlsx")
     assert rows[1][:5] == ["1", "100000000000000000", "half \\ud83d and far…", 1, "=1+1"]
-    assert "2 texts are longer than the 20 characters of a cell and cut" in capsys.readouterr().err
+    assert "2 texts are longer than the 20 characters of a cell and truncated" in capsys.readouterr().err
     with zipfile.ZipFile(tmp_path / "x.xlsx") as book:
         styles = ElementTree.fromstring(book.read("xl/styles.xml"))
         sheet = ElementTree.fromstring(book.read("xl/worksheets/sheet1.xml"))

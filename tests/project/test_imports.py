@@ -95,7 +95,8 @@ def test_only_networks_import_torch(path):
 def test_functions_stay_short(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno - node.lineno < 60, f"{node.name} is long"
+            body = node.body[1:] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body
+            assert node.end_lineno - body[0].lineno < 60, f"{node.name} is long"  # without signature and docstring
 
 
 def modules_after(statement: str) -> set[str]:
