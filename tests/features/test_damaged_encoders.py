@@ -34,9 +34,7 @@ from xmtc.pipeline import train  # noqa: E402
 
 ONE = Run(threads=1, device="cpu")
 TEXTS = ["noise1 noise2 word3alpha", "word5beta", "noise7 strange noise9 noise1 word3alpha noise2"]
-CANNOT_BE_HAD = (
-    r"^The encoder .* cannot be loaded \([^\n]*\); give the folder of an encoder, or a name that `xmtc encoders` lists"
-)
+CANNOT_BE_HAD = r"^The encoder .* cannot be loaded \([^\n]*\); give the folder of an encoder, or a name that `xmtc pretrained list` lists"
 
 
 def copied(tmp_path: Path, kind: str = "bert") -> Path:
@@ -151,7 +149,7 @@ def test_what_was_joined_is_whole(precision, tmp_path):
 @pytest.mark.parametrize("name", ENCODER_PACKAGES)
 def test_named_encoders_are_whole(name):
     if not cached_folder(name).is_dir():
-        pytest.skip(f"{name} was not fetched: xmtc encoders fetch {name}")
+        pytest.skip(f"{name} was not fetched: xmtc pretrained fetch {name}")
     assert load_encoder(str(cached_folder(name))).config.hidden_size >= 384
 
 

@@ -21,7 +21,6 @@ pytest.importorskip("transformers", reason="encoders need transformers: pip inst
 from safetensors.torch import load_file, save_file  # noqa: E402
 from tiny_encoders import bert_tokenizer, tiny  # noqa: E402
 from transformers import AutoConfig  # noqa: E402
-from xmtc.cli.encoders import parse_size  # noqa: E402
 
 from xmtc.cli import app  # noqa: E402
 from xmtc.cli.pretrained import parse_size  # noqa: E402
@@ -63,7 +62,7 @@ def test_an_encoder_travels_in_parts(kind, precision, tmp_path):
         states, expected = (model(ids).last_hidden_state for model in (there, here))
     np.testing.assert_allclose(states, expected, atol={"fp32": 1e-6, "fp16": 0.01, "int8": 0.1}[precision])
     assert ids_of(str(folder)) == ids_of(tiny(kind))
-    with pytest.raises(XmtcError, match="holds an encoder in parts; join them with `xmtc encoders join"):
+    with pytest.raises(XmtcError, match="holds an encoder in parts; join them with `xmtc pretrained join"):
         find_encoder(str(parts))
     with pytest.raises(XmtcError, match="exists and is not empty"):
         encoder_export.join_encoder(parts, folder)
@@ -104,7 +103,7 @@ def cut_a_mark(folder: Path) -> None:
 BREAKS = {
     "does not have the checksum of the manifest; copy it again": break_a_part,
     "is missing, but the manifest lists it; copy it, too": lambda folder: (folder / "part-002").unlink(),
-    "cannot be read .*; expected the output of `xmtc encoders export`": lambda folder: (
+    "cannot be read .*; expected the output of `xmtc pretrained export`": lambda folder: (
         folder / "manifest.json"
     ).unlink(),
     "is damaged .*; export or copy": lambda folder: (folder / "manifest.json").write_text("{"),
@@ -301,7 +300,7 @@ def test_a_package_that_changed_or_cannot_be_had_is_refused(cache, monkeypatch):
 
 
 def test_an_encoder_that_is_missing_says_how_to_get_one(tmp_path, monkeypatch):
-    how = "give the folder of an encoder, or a name that `xmtc encoders` lists: minilm-l6, mpnet-base"
+    how = "give the folder of an encoder, or a name that `xmtc pretrained list` lists: minilm-l6, mpnet-base"
     with pytest.raises(XmtcError, match=f"there is no such folder.*{how}"):
         find_encoder(str(tmp_path / "nowhere"))
     with pytest.raises(XmtcError, match=f"it has no config.json.*{how}"):

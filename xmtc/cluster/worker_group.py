@@ -40,7 +40,7 @@ def plan_worker_group(machines: Sequence[Resources], device: str = "auto", n_req
     if not max_workers or n_requested > max_workers:
         raise XmtcError(
             f"The cluster has room for {max_workers} workers, but {n_requested or 1} are requested; expected at most "
-            f"one per {'GPU' if has_gpus else 'CPU'}: request fewer --workers, or add machines."
+            f"one per {'GPU' if has_gpus else 'CPU'}: request fewer --cluster-workers, or add machines."
         )
     n_workers = n_requested or (
         max_workers if has_gpus else sum(count_worker_slots([machine], 1, has_gpus) > 0 for machine in machines)

@@ -36,7 +36,7 @@ class Subwords(View):
 
     encoder: str = param(
         "xlnet-base-cased",
-        "Pretrained encoder: a folder, a name that `xmtc encoders` lists, or a name of the Hugging Face Hub.",
+        "Pretrained encoder: a folder, a name that `xmtc pretrained list` lists, or a name of the Hugging Face Hub.",
     )
     max_subwords: int = param(
         512, "Maximum number of subwords of a text, including special tokens; at most the encoder's limit.", low=3

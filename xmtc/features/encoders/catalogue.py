@@ -79,7 +79,7 @@ def find_encoder(source: str, run: Run = Run()) -> str:
         check_files(folder, source)
         return str(folder.resolve())
     if (folder / MANIFEST).is_file():
-        raise XmtcError(f"{source} holds an encoder in parts; join them with `xmtc encoders join {source} FOLDER`.")
+        raise XmtcError(f"{source} holds an encoder in parts; join them with `xmtc pretrained join {source} FOLDER`.")
     raise encoder_error(source, f"it has no {CONFIG}")
 
 
@@ -102,7 +102,7 @@ def check_files(folder: Path, source: str) -> None:
 def encoder_error(source: str, cause: object) -> XmtcError:
     return XmtcError(
         f"The encoder {source} cannot be loaded ({first_sentence(cause)}); give the folder of an encoder, or a name "
-        f"that `xmtc encoders` lists: {', '.join(ENCODER_PACKAGES)}."
+        f"that `xmtc pretrained list` lists: {', '.join(ENCODER_PACKAGES)}."
     )
 
 

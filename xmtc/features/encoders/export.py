@@ -43,7 +43,7 @@ MAX_MANIFEST_BYTES = 2**26
 def export_encoder(
     source: str, folder: Path, precision: str = FP16, part_bytes: int = 50_000_000, run: Run = Run()
 ) -> int:
-    """Write an encoder (a folder, a name of `xmtc encoders` or of the Hub) in parts; return the number of parts."""
+    """Write an encoder (a folder, a name of `xmtc pretrained list` or of the Hub) in parts; return the number of parts."""
     if precision not in PRECISIONS:
         raise XmtcError(f"precision={precision!r} is unknown; expected one of {', '.join(PRECISIONS)}.")
     if part_bytes < 1:
@@ -147,7 +147,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except OSError as error:
         raise XmtcError(
             f"{folder / MANIFEST} cannot be read ({describe_error(error)}); expected the output of "
-            "`xmtc encoders export`."
+            "`xmtc pretrained export`."
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise XmtcError(f"{folder / MANIFEST} is damaged ({error}); export or copy the encoder again.") from None
