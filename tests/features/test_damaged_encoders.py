@@ -34,7 +34,9 @@ from xmtc.pipeline import train  # noqa: E402
 
 ONE = Run(threads=1, device="cpu")
 TEXTS = ["noise1 noise2 word3alpha", "word5beta", "noise7 strange noise9 noise1 word3alpha noise2"]
-CANNOT_BE_HAD = r"^The encoder .* cannot be loaded \([^\n]*\); give the folder of an encoder, or a name that `xmtc pretrained list` lists"
+CANNOT_BE_HAD = (
+    r"^The encoder .* cannot be loaded \([^\n]*\); give the folder of an encoder, or a name that `xmtc pretrained"
+)
 
 
 def copied(tmp_path: Path, kind: str = "bert") -> Path:

@@ -43,7 +43,7 @@ MAX_MANIFEST_BYTES = 2**26
 def export_encoder(
     source: str, folder: Path, precision: str = FP16, part_bytes: int = 50_000_000, run: Run = Run()
 ) -> int:
-    """Write an encoder (a folder, a name of `xmtc pretrained list` or of the Hub) in parts; return the number of parts."""
+    """Write an encoder (a folder, or a name of `xmtc pretrained list` or the Hub) in parts; return their number."""
     if precision not in PRECISIONS:
         raise XmtcError(f"precision={precision!r} is unknown; expected one of {', '.join(PRECISIONS)}.")
     if part_bytes < 1:

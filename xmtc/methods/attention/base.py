@@ -76,7 +76,7 @@ class RecurrentMethod(WordNetworkMethod):
             source = f" (from preset={preset})" if preset else ""
             raise XmtcError(
                 f"{type(self).__name__}: train_vectors=false{source} needs pretrained word vectors; set vectors to a "
-                f"file or one of {', '.join(VECTOR_PACKAGES)} (`xmtc pretrained list` lists them), or train_vectors=true."
+                f"file or one of {', '.join(VECTOR_PACKAGES)} (see `xmtc pretrained list`), or train_vectors=true."
             )
 
     @property

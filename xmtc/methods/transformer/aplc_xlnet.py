@@ -3,7 +3,7 @@
 Ye, Chen, Wang, Davison: Pretrained Generalized Autoregressive Model with Adaptive Probabilistic Label Clusters for
 Extreme Multi-label Text Classification (ICML 2020).
 
-The encoder is any model of Hugging Face's transformers (`-p encoder=`, see `xmtc pretrained list`); the paper uses XLNet. The
+The encoder is any model of Hugging Face's transformers (see `xmtc pretrained list`); the paper uses XLNet. The
 document state (section 3.1) passes a hidden layer of width d (section 3.2) to the clusters (section 3.3, eqs. 2–5).
 Labels are sorted by frequency; the most frequent form the head, the others the tails, each narrower than the cluster
 before by the factor q (`clusters`, `proportions`, `factor`). `clusters=1` is a flat linear output layer. Encoder,
