@@ -515,7 +515,7 @@ def test_work_of_a_client_that_has_left_is_given_up(settings, monkeypatch):
         time.sleep(0.3)
         assert 2 <= len(batches) <= 5
         assert set(batches) == {2}
-        assert client.app.state.service.models.by_name["m"].batcher.n_waiting == 0
+        assert client.app.state.service.models.by_name["m"].batcher.n_waiting_texts == 0
 
 
 def test_a_small_request_is_answered_before_the_rest_of_a_large_one(settings, monkeypatch):

@@ -177,7 +177,7 @@ def test_health_metrics_and_openapi(client):
     described = client.get("/openapi.json").json()
     for path in (PREDICT.replace("/m/", "/{name}/"), "/v1/projects/{project_id}/suggest", "/healthz", "/metrics"):
         assert path in described["paths"]
-    assert described["components"]["schemas"]["Asked"]["examples"]
+    assert described["components"]["schemas"]["PredictRequest"]["examples"]
 
 
 def test_halves_of_letters_are_no_words(client):
