@@ -41,20 +41,27 @@ from serving import TEXTS, Service, make_model, running
 from xmtc import Run, Tagger
 
 SECONDS = 2.0  # --max-time of the service
-SLACK = 3.0  # seconds after a deadline until a connection must be closed: two looks at it, on a busy machine
+SLACK = 3.0  # seconds after a deadline until a connection must be closed: two timeout checks on a busy machine
 N_ATTACKERS = 4
-N_ASKED = 4  # texts of a normal request
-POOL_THREADS = 8  # that a worker starts when they are first needed, and keeps
+N_REQUEST_TEXTS = 4  # texts of a normal request
+POOL_THREADS = 8  # threads that a worker starts on demand and keeps
 GROWTH = 1.5  # times the memory at the start
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 MAX_P99 = 0.2  # seconds
 HOST = b"Host: localhost\r\n"
 JSON = b"Content-Type: application/json\r\n"
-CAUSES = ("longer than", "Too many", "Too much", "is damaged", "Service Unavailable", "No model")  # of a status of 503
+CAUSES = (
+    "longer than",
+    "Too many",
+    "Too much",
+    "is damaged",
+    "Service Unavailable",
+    "No model",
+)  # accepted messages of status 503
 
 
 def bystander(port: int) -> None:
-    """Ask a normal question ten times a second until standard input is closed, then print all latencies."""
+    """Send a normal request ten times a second until standard input is closed, then print all latencies."""
     latencies, connection = [], None
     failures: list[str] = []
     is_over = threading.Event()
@@ -91,7 +98,7 @@ class Held:
             self.connections.append((time.monotonic() + seconds, kind, opened))
 
     def close_due(self, at_end: bool = False) -> list[str]:
-        """Close the connections whose time is over; return what is wrong with them."""
+        """Close the connections whose deadline has passed; return the findings."""
         now, findings = time.monotonic(), []
         with self.lock:
             due = [each for each in self.connections if each[0] < now or at_end]
@@ -133,7 +140,7 @@ class Campaign:
         self.lock = threading.Lock()
         self.is_over = threading.Event()
 
-    # requests
+    # Requests
 
     def connect(self, receive_bytes: int = 0) -> socket.socket:
         opened = socket.socket()
@@ -191,15 +198,15 @@ class Campaign:
         with self.lock:
             self.findings.append(finding)
 
-    # attacks
+    # Attacks
 
     def normal(self, rng: random.Random) -> None:
-        begin = rng.randrange(len(TEXTS) - N_ASKED)
-        texts = TEXTS[begin : begin + N_ASKED]
+        begin = rng.randrange(len(TEXTS) - N_REQUEST_TEXTS)
+        texts = TEXTS[begin : begin + N_REQUEST_TEXTS]
         answer = self.ask("normal", "POST", "/v1/models/served/predict", json.dumps({"texts": texts, "k": 3}).encode())
         if answer and answer[0] == 200:
             tags = [[(tag["label"], tag["score"]) for tag in each["tags"]] for each in json.loads(answer[1])["results"]]
-            if tags not in [expected[begin : begin + N_ASKED] for expected in self.expected.values()]:
+            if tags not in [expected[begin : begin + N_REQUEST_TEXTS] for expected in self.expected.values()]:
                 self.found(f"an answer is of neither model: {tags}")
 
     def annif(self, rng: random.Random) -> None:
@@ -368,10 +375,10 @@ class Campaign:
         weights, chosen = zip(*attacks, strict=True)
         rng.choices(chosen, weights)[0](rng)
 
-    # what happens meanwhile
+    # Faults during the campaign
 
     def direct(self) -> None:
-        """Exchange the folder of a model and kill workers until the campaign is over."""
+        """Replace the folder of a model and kill workers until the campaign is over."""
         rng, names = random.Random(self.seed), list(self.models)
         served = self.models[names[0]].parent / "served"
         n = 0
@@ -384,7 +391,7 @@ class Campaign:
                 self.last_kill = time.monotonic()
                 os.kill(rng.choice(workers), signal.SIGKILL)
                 self.n_killed += 1
-                if n % 10 == 0:  # and its successor while it starts
+                if n % 10 == 0:  # also kill its replacement while it starts
                     time.sleep(rng.uniform(0.3, 1.5))
                     new = [pid for pid in workers_of(self.service.process.pid) if pid not in workers]
                     if new:
@@ -423,7 +430,7 @@ def answers_of(folder: Path) -> list[list[tuple[str, float]]]:
 
 
 def exchange(new: Path, served: Path) -> None:
-    """Replace a folder in the documented way: beside it, and then renamed."""
+    """Replace a model folder as documented: copy the new one beside it, then rename."""
     shutil.copytree(new, f"{served}.new")
     os.rename(served, f"{served}.old")
     os.rename(f"{served}.new", served)
@@ -472,7 +479,7 @@ def resources_of(pid: int) -> dict[str, int]:
 
 
 def warm_up(campaign: Campaign) -> None:
-    """Send one of everything to both workers, so that threads exist and memory has its usual size."""
+    """Send every kind of request to both workers, so that threads and memory reach their usual size."""
     rng = random.Random(0)
     quiet = (campaign.normal, campaign.annif, campaign.listing, campaign.wrong_json, campaign.form, campaign.upload)
     for each in (*quiet, campaign.explain, campaign.large, campaign.table):
@@ -498,7 +505,7 @@ def wait_for_workers(service: Service, seconds: float = 30) -> bool:
 
 
 def settle(service: Service, usual: dict[str, int], seconds: float = 15) -> dict[str, int]:
-    """Wait until threads and sockets are back; return their numbers."""
+    """Wait until the numbers of threads and sockets are back to usual; return them."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         now = resources_of(service.process.pid)
@@ -563,7 +570,7 @@ def attacked(service: Service, running: Campaign, n_requests: int, minutes: floa
         print(f"{n:6,} × {outcome}")
     print(
         f"{running.n_requests:,} requests in {seconds:.0f} s, {running.n_killed} workers killed, "
-        f"{len(service.events('model taken over'))} models taken over; memory {start / 1e6:.0f} MB at the start, "
+        f"{len(service.events('model reloaded'))} models reloaded; memory {start / 1e6:.0f} MB at the start, "
         f"{end / 1e6:.0f} at the end, of the workers {own / 1e6:.0f} MB at the start, {peak / 1e6:.0f} at most; "
         f"{len(latencies)} requests of the normal client: p50 {1000 * p50:.1f} ms, p99 {1000 * p99:.1f} ms, "
         f"at most {1000 * most:.0f} ms"
