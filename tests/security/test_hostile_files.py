@@ -89,7 +89,8 @@ class TestService:
     def test_a_pdf_that_unpacks_to_more(self, client):
         bomb = pdf(page_of(stream(b"\x78\xda" + hostile_files.deflated(60), "/Filter /FlateDecode")))
         status, said = upload(client, "a.pdf", bomb)  # pypdf has a limit of its own
-        assert (status, said.partition(" (")[0]) == (422, "The file cannot be read as a document: it cannot be read as PDF")
+        expected = "The file cannot be read as a document: it cannot be read as PDF"
+        assert (status, said.partition(" (")[0]) == (422, expected)
 
     @linux
     @pytest.mark.parametrize("declared", [10, 2**31])
@@ -104,7 +105,7 @@ class TestService:
         content = dict(hostile_files.spreadsheets())
         assert upload(client, "a.ods", content["repeated_long.ods"]) == (
             413,
-            "The file has more than 10,000 documents; `xmtc predict` tags any number.",
+            "The file has more than 10,000 documents; use `xmtc predict` for larger files.",
         )
         assert upload(client, "a.ods", content["repeated_square.ods"])[0] == 422
 
@@ -128,8 +129,8 @@ class TestService:
         answer = client.post("/v1/models/m/table", json={"rows": rows, "format": format})
         assert (answer.status_code, answer.json()["error"]["message"]) == (
             413,
-            "The table would have 3,020,302 cells, expected 2,000,000 at most; send fewer rows, or ask for jsonl, "
-            "which has no empty cells.",
+            "The table would have 3,020,302 cells, expected 2,000,000 at most; send fewer rows, or use the format "
+            "jsonl, which has no empty cells.",
         )
         lines = client.post("/v1/models/m/table", json={"rows": rows, "format": "jsonl"})
         assert (lines.status_code, lines.text.count("\n")) == (200, 10_001)

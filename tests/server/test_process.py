@@ -114,7 +114,7 @@ def test_a_body_larger_than_it_said_and_no_http_at_all(service):
 def test_the_command_says_what_is_wrong(models, tmp_path):
     for words, said in (
         ([tmp_path / "none"], b"is not there; expected a model folder"),
-        ([models / "m", models / "m"], b"Two models are called m"),
+        ([models / "m", models / "m"], b"Two models have the name m"),
         ([models / "m", "--token-file", tmp_path / "none"], b"cannot be read"),
         ([models / "m", "--token", "two words"], b"cannot be sent in a header"),
         ([models / "m", "--report", tmp_path / "none.html"], b"is no file"),
