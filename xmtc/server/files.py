@@ -37,21 +37,20 @@ FORMAT_BY_SUFFIX = {
     ".pdf": "pdf",
     ".csv": "csv",
     ".tsv": "tsv",
+    ".xlsx": "xlsx",
+    ".xls": "xlsx",
+    ".ods": "xlsx",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
 }
-FORMAT_BY_SUFFIX |= {".xlsx": "xlsx", ".xls": "xlsx", ".ods": "xlsx", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 DELIMITER_BY_FORMAT = {"csv": ",", "tsv": "\t"}
 SINGLE_DOCUMENT_FORMATS = ("text", "html", "pdf")
 MAX_PROBED_ROWS = 50  # rows read to choose the text column
 MAX_DOCUMENTS = 10_000  # per file
 MAX_LISTED_COLUMNS = 20  # in an error message
 MAX_CELLS = 2_000_000  # per table
-PRELOADED_MODULES = (
-    "xmtc.server.files",
-    "python_calamine",
-    "pypdf",
-    "trafilatura",
-    "xlsxwriter",
-)  # imported by a child process before its first task
+# Modules that a child process imports before its first task.
+PRELOADED_MODULES = ("xmtc.server.files", "python_calamine", "pypdf", "trafilatura", "xlsxwriter")
 READ_TASK, WRITE_TASK = "xmtc.server.files:read_upload", "xmtc.server.files:write_table"  # as ChildPool expects them
 CONTENT_TYPES = {
     "csv": "text/csv; charset=utf-8",
@@ -153,7 +152,7 @@ def read_first_rows(path: Path, kind: str) -> list[list[str]]:
     return read_json_rows(path) if kind == "jsonl" else []
 
 
-def read_delimited_rows(path: Path, default_delimiter: str) -> list[list[str]]:
+def read_delimited_rows(path: Path, default: str) -> list[list[str]]:
     with path.open("rb") as file:
         head = file.read(DETECTION_BYTES)
     encoding = detect_encoding(head, is_whole=len(head) < DETECTION_BYTES).name
@@ -162,11 +161,7 @@ def read_delimited_rows(path: Path, default_delimiter: str) -> list[list[str]]:
     if lines and (declared := DELIMITER_DECLARATION_PATTERN.fullmatch(lines[0])):
         delimiter, lines = declared[1], lines[1:]
     else:
-        delimiter = (
-            sniff_delimiter(lines[0].strip("\r\n"), Fields(labels=None), default_delimiter)
-            if lines
-            else default_delimiter
-        )
+        delimiter = sniff_delimiter(lines[0].strip("\r\n"), Fields(labels=None), default) if lines else default
     try:
         return [
             [cell.strip() for cell in row] for row in islice(csv.reader(lines, delimiter=delimiter), MAX_PROBED_ROWS)
