@@ -74,7 +74,7 @@ def test_a_tag_is_explained(page):
     assert {"roses", "tulips", "soil"} <= marked <= set(TOPICS["garden"][2].split())
     assert page.locator("#marked").inner_text() == f"🚀🚀 {GARDEN_TEXT}"
     assert "roses" in page.locator(".why:not([hidden])").inner_text().lower()
-    assert page.locator("#marked-title").inner_text() == f"marked: what speaks for {GARDEN}"
+    assert page.locator("#marked-title").inner_text() == f"Words that count for {GARDEN}"
 
     page.click("#edit")
     assert page.locator("#text").is_visible()
@@ -166,7 +166,7 @@ def test_a_text_that_has_changed(page):
 def test_no_tag(page):
     page.fill("#text", "zzzz qqqq")
     page.click("#tag")
-    expect(page.locator("#none")).to_have_text("No tag: the model knows no word of this text.")
+    expect(page.locator("#none")).to_have_text("No tags: the model knows no word of this text.")
     page.select_option("#decision", "above")
     expect(page.locator("#none")).to_have_text("No tag has a score above 0.5.")
     assert page.locator("#add").is_visible()  # a person may know better
@@ -298,7 +298,7 @@ def test_a_busy_server_is_waited_for(page, tmp_path):
 
     page.route("**/predict", busy)
     page.set_input_files("#file", table(tmp_path / "books.csv", 3))
-    page.get_by_text("The server is busy: going on in 1 second").first.wait_for()
+    page.get_by_text("The server is busy: continuing in 1 second").first.wait_for()
     page.get_by_text("3 documents tagged").first.wait_for()
     assert next(turns, None) is None  # both refusals were met, and each document was asked for again
     assert page.locator("#rows .chips").count() == 3
@@ -333,7 +333,7 @@ def test_feedback_becomes_a_corpus(page, tmp_path):
     assert [document.labels for document in open_corpus(tmp_path / name)] == [[uri("garden"), uri("bread")]]
 
     page.click("#forget")
-    page.get_by_role("button", name="Delete 1 text for good?").click()
+    page.get_by_role("button", name="Delete 1 text permanently?").click()
     assert page.get_by_text("Nothing yet").is_visible()
     assert page.locator("#export").is_disabled()
 
@@ -368,7 +368,7 @@ def test_errors_are_sentences_with_a_way_on(page):
 def test_an_error_of_the_server_itself(page, tmp_path):
     (tmp_path / "picture.png").write_bytes(b"\x89PNG")
     page.set_input_files("#file", tmp_path / "picture.png")
-    page.get_by_role("alert").get_by_text("cannot be read").wait_for()
+    page.get_by_role("alert").get_by_text("Unsupported file type").wait_for()
     page.click("#dismiss")
     assert not page.locator("#error").is_visible()
 

@@ -1,14 +1,14 @@
-"""A service with two workers under hostile clients: no failure, no lost memory, and no delay for other clients.
+"""Campaign of hostile clients against a service with two workers: no failures, memory leaks or delays for others.
 
     python tests/campaigns/server.py --requests 20000 --seed 0
 
-Attackers send malformed and endless heads, wrong JSON, hostile uploads and forms, requests that arrive slowly, and read
-answers slowly or not at all. Meanwhile workers are killed, and the folder of a model is exchanged for that of another
-model. A client in a process of its own asks a normal question ten times a second.
+Attackers send malformed and endless heads, invalid JSON, hostile uploads and forms and slow requests, and read
+responses slowly or not at all. Meanwhile workers are killed, and the folder of a model is replaced by that of another
+model. A separate process sends a normal request ten times a second.
 
-Findings are: an answer with a status of 500 or more that is not 503 with a known cause; an answer that is neither of
-one model nor of the other; a connection or a thread that is left after its deadline; memory above 1.5 times its value
-at the start; a worker that died without being killed; a 99th percentile of the normal client's latency above 200 ms."""
+Findings are: a status of 500 or more that is not 503 with a known cause; a response that matches neither model; a
+connection or a thread that remains after its deadline; memory above 1.5 times its value at the start; a worker that
+died without being killed; a 99th percentile of the normal client's latency above 200 ms."""
 
 from __future__ import annotations
 
@@ -41,20 +41,21 @@ from serving import TEXTS, Service, make_model, running
 from xmtc import Run, Tagger
 
 SECONDS = 2.0  # --max-time of the service
-SLACK = 3.0  # seconds after a deadline until a connection must be closed: two looks at it, on a busy machine
+SLACK = 3.0  # seconds after a deadline until a connection must be closed: two timeout checks on a busy machine
 N_ATTACKERS = 4
-N_ASKED = 4  # texts of a normal request
-POOL_THREADS = 8  # that a worker starts when they are first needed, and keeps
+N_REQUEST_TEXTS = 4  # texts of a normal request
+POOL_THREADS = 8  # threads that a worker starts on demand and keeps
 GROWTH = 1.5  # times the memory at the start
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 MAX_P99 = 0.2  # seconds
 HOST = b"Host: localhost\r\n"
 JSON = b"Content-Type: application/json\r\n"
-CAUSES = ("longer than", "Too many", "Too much", "is damaged", "Service Unavailable", "No model")  # of a status of 503
+# Accepted messages of status 503.
+CAUSES = ("longer than", "Too many", "Too much", "is damaged", "Service Unavailable", "No model")
 
 
 def bystander(port: int) -> None:
-    """Ask a normal question ten times a second until standard input is closed, then print all latencies."""
+    """Send a normal request ten times a second until standard input is closed, then print all latencies."""
     latencies, connection = [], None
     failures: list[str] = []
     is_over = threading.Event()
@@ -62,14 +63,14 @@ def bystander(port: int) -> None:
     body = json.dumps({"text": TEXTS[0], "k": 3})
     while not is_over.wait(0.1):
         begin = time.perf_counter()
-        for _ in range(2):  # once more on a new connection if a worker was killed
+        for _ in range(2):  # retry on a new connection if a worker was killed
             try:
                 connection = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=20)
                 connection.request("POST", "/v1/models/served/predict", body, {"Content-Type": "application/json"})
                 answer = connection.getresponse()
-                found = answer.read()
+                content = answer.read()
                 if answer.status != 200:
-                    failures.append(f"{answer.status} {found[:100]!r}")
+                    failures.append(f"{answer.status} {content[:100]!r}")
                 break
             except (OSError, http.client.HTTPException) as error:
                 connection, last = None, f"{type(error).__name__}: {error}"
@@ -81,7 +82,7 @@ def bystander(port: int) -> None:
 
 @dataclass
 class Held:
-    """Connections that an attacker keeps open, and the time at which the service must have closed each."""
+    """Connections that attackers keep open, with the deadlines by which the service must close them."""
 
     connections: list[tuple[float, str, socket.socket]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -91,7 +92,7 @@ class Held:
             self.connections.append((time.monotonic() + seconds, kind, opened))
 
     def close_due(self, at_end: bool = False) -> list[str]:
-        """Close the connections whose time is over; return what is wrong with them."""
+        """Close the connections whose deadline has passed; return the findings."""
         now, findings = time.monotonic(), []
         with self.lock:
             due = [each for each in self.connections if each[0] < now or at_end]
@@ -107,7 +108,7 @@ class Held:
 
 
 def is_closed(opened: socket.socket) -> bool:
-    """Return True if the other side has closed the connection. Reads what it has sent before."""
+    """Return True if the other side has closed the connection. Discards received data."""
     opened.settimeout(0.2)
     try:
         while opened.recv(1 << 20):
@@ -133,7 +134,7 @@ class Campaign:
         self.lock = threading.Lock()
         self.is_over = threading.Event()
 
-    # requests
+    # Requests
 
     def connect(self, receive_bytes: int = 0) -> socket.socket:
         opened = socket.socket()
@@ -191,15 +192,15 @@ class Campaign:
         with self.lock:
             self.findings.append(finding)
 
-    # attacks
+    # Attacks
 
     def normal(self, rng: random.Random) -> None:
-        begin = rng.randrange(len(TEXTS) - N_ASKED)
-        texts = TEXTS[begin : begin + N_ASKED]
+        begin = rng.randrange(len(TEXTS) - N_REQUEST_TEXTS)
+        texts = TEXTS[begin : begin + N_REQUEST_TEXTS]
         answer = self.ask("normal", "POST", "/v1/models/served/predict", json.dumps({"texts": texts, "k": 3}).encode())
         if answer and answer[0] == 200:
             tags = [[(tag["label"], tag["score"]) for tag in each["tags"]] for each in json.loads(answer[1])["results"]]
-            if tags not in [expected[begin : begin + N_ASKED] for expected in self.expected.values()]:
+            if tags not in [expected[begin : begin + N_REQUEST_TEXTS] for expected in self.expected.values()]:
                 self.found(f"an answer is of neither model: {tags}")
 
     def annif(self, rng: random.Random) -> None:
@@ -323,17 +324,19 @@ class Campaign:
         with suppress(OSError):
             opened = self.connect()
             opened.sendall(rng.choice(parts))
-            self.held.add("slow request", opened, 2 * SECONDS + SLACK)  # a body, and then the next head
+            self.held.add("slow request", opened, 2 * SECONDS + SLACK)  # time for a body and for the next head
         self.count("slow", "sent")
 
     def unread(self, rng: random.Random) -> None:
-        """Ask for a large answer, and do not read it."""
+        """Request a large response and do not read it."""
         body = json.dumps({"texts": TEXTS * 25, "k": 30}).encode()
         head = b"POST /v1/models/served/predict HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: %d\r\n\r\n" % len(body)
         with suppress(OSError):
             opened = self.connect(4096)
             opened.sendall((head + body) * rng.choice([1, 3]))
-            self.held.add("unread answer", opened, 3 * SECONDS + SLACK)  # queue, writing, the last piece
+            self.held.add(
+                "unread answer", opened, 3 * SECONDS + SLACK
+            )  # time in the queue, for sending, and for the last chunk
         self.count("unread", "sent")
 
     def vanishing(self, rng: random.Random) -> None:
@@ -368,10 +371,10 @@ class Campaign:
         weights, chosen = zip(*attacks, strict=True)
         rng.choices(chosen, weights)[0](rng)
 
-    # what happens meanwhile
+    # Faults during the campaign
 
     def direct(self) -> None:
-        """Exchange the folder of a model and kill workers until the campaign is over."""
+        """Replace the folder of a model and kill workers until the campaign is over."""
         rng, names = random.Random(self.seed), list(self.models)
         served = self.models[names[0]].parent / "served"
         n = 0
@@ -384,7 +387,7 @@ class Campaign:
                 self.last_kill = time.monotonic()
                 os.kill(rng.choice(workers), signal.SIGKILL)
                 self.n_killed += 1
-                if n % 10 == 0:  # and its successor while it starts
+                if n % 10 == 0:  # also kill its replacement while it starts
                     time.sleep(rng.uniform(0.3, 1.5))
                     new = [pid for pid in workers_of(self.service.process.pid) if pid not in workers]
                     if new:
@@ -423,7 +426,7 @@ def answers_of(folder: Path) -> list[list[tuple[str, float]]]:
 
 
 def exchange(new: Path, served: Path) -> None:
-    """Replace a folder in the documented way: beside it, and then renamed."""
+    """Replace a model folder as documented: copy the new one beside it, then rename."""
     shutil.copytree(new, f"{served}.new")
     os.rename(served, f"{served}.old")
     os.rename(f"{served}.new", served)
@@ -472,7 +475,7 @@ def resources_of(pid: int) -> dict[str, int]:
 
 
 def warm_up(campaign: Campaign) -> None:
-    """Send one of everything to both workers, so that threads exist and memory has its usual size."""
+    """Send every kind of request to both workers, so that threads and memory reach their usual size."""
     rng = random.Random(0)
     quiet = (campaign.normal, campaign.annif, campaign.listing, campaign.wrong_json, campaign.form, campaign.upload)
     for each in (*quiet, campaign.explain, campaign.large, campaign.table):
@@ -498,7 +501,7 @@ def wait_for_workers(service: Service, seconds: float = 30) -> bool:
 
 
 def settle(service: Service, usual: dict[str, int], seconds: float = 15) -> dict[str, int]:
-    """Wait until threads and sockets are back; return their numbers."""
+    """Wait until the numbers of threads and sockets are back to usual; return them."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         now = resources_of(service.process.pid)
@@ -511,14 +514,16 @@ def settle(service: Service, usual: dict[str, int], seconds: float = 15) -> dict
 def campaign(seed: int, n_requests: int, minutes: float, max_p99: float) -> list[str]:
     """Run the campaign and print a summary; return the findings."""
     with tempfile.TemporaryDirectory(prefix="xmtc-server-") as name:
-        models = {each: make_model(Path(name, each), seed=number) for number, each in ((0, "one"), (5, "two"))}
+        models = {
+            model: make_model(Path(name, model), seed=model_seed) for model_seed, model in ((0, "one"), (5, "two"))
+        }
         shutil.copytree(models["one"], Path(name, "served"))
         words = (Path(name, "served"), models["two"], "--workers", "2", "--watch", "--max-time", f"{SECONDS}s")
         with running(*words) as service:
-            return attacked(service, Campaign(service, seed, models), n_requests, minutes, max_p99)
+            return attack(service, Campaign(service, seed, models), n_requests, minutes, max_p99)
 
 
-def attacked(service: Service, running: Campaign, n_requests: int, minutes: float, max_p99: float) -> list[str]:
+def attack(service: Service, running: Campaign, n_requests: int, minutes: float, max_p99: float) -> list[str]:
     pid = service.process.pid
     if not wait_for_workers(service):
         return ["the workers do not start"]
@@ -526,23 +531,23 @@ def attacked(service: Service, running: Campaign, n_requests: int, minutes: floa
     usual, start, own, peak = resources_of(pid), memory_of(pid), own_memory_of(pid), 0
     usual["sockets"] += 2  # of the normal client
     usual["threads"] += POOL_THREADS
-    asking = subprocess.Popen(
+    client = subprocess.Popen(
         [sys.executable, __file__, "--bystander", str(service.port)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
-    attacking = threading.Thread(target=running.run, args=(n_requests, time.monotonic() + 60 * minutes))
+    attackers = threading.Thread(target=running.run, args=(n_requests, time.monotonic() + 60 * minutes))
     begin = time.monotonic()
-    attacking.start()
-    while attacking.is_alive():
+    attackers.start()
+    while attackers.is_alive():
         peak = max(peak, own_memory_of(pid))
-        attacking.join(0.5)
+        attackers.join(0.5)
     seconds = time.monotonic() - begin
-    told = json.loads(asking.communicate("", timeout=30)[0])
+    measured = json.loads(client.communicate("", timeout=30)[0])
     findings = running.findings
     if not wait_for_workers(service):
-        findings.append("the workers do not come back")
+        findings.append("the workers do not recover")
     left, end = settle(service, usual), memory_of(pid)
     findings += [f"{left[each]} {each}, at the start {usual[each]}" for each in usual if left[each] > usual[each]]
     if end > GROWTH * start:
@@ -553,17 +558,19 @@ def attacked(service: Service, running: Campaign, n_requests: int, minutes: floa
     if deaths != Counter({"SIGKILL": running.n_killed} if running.n_killed else {}):
         findings.append(f"workers died: {dict(deaths)}, of which {running.n_killed} were killed")
     findings += [f"a failure in the log: {event}" for event in service.events("failure")]
-    latencies = sorted(told["latencies"])
+    latencies = sorted(measured["latencies"])
     p50, p99, most = (latencies[int(share * (len(latencies) - 1))] for share in (0.5, 0.99, 1))
     if p99 > max_p99:
-        findings.append(f"the normal client waits {1000 * p99:.0f} ms in one of 100 cases")
-    if told["failures"]:
-        findings.append(f"the normal client had no answer {len(told['failures'])} times: {told['failures'][:5]}")
+        findings.append(f"the normal client has a p99 latency of {1000 * p99:.0f} ms")
+    if measured["failures"]:
+        findings.append(
+            f"the normal client had no answer {len(measured['failures'])} times: {measured['failures'][:5]}"
+        )
     for outcome, n in sorted(running.statuses.items()):
         print(f"{n:6,} × {outcome}")
     print(
         f"{running.n_requests:,} requests in {seconds:.0f} s, {running.n_killed} workers killed, "
-        f"{len(service.events('model taken over'))} models taken over; memory {start / 1e6:.0f} MB at the start, "
+        f"{len(service.events('model reloaded'))} models reloaded; memory {start / 1e6:.0f} MB at the start, "
         f"{end / 1e6:.0f} at the end, of the workers {own / 1e6:.0f} MB at the start, {peak / 1e6:.0f} at most; "
         f"{len(latencies)} requests of the normal client: p50 {1000 * p50:.1f} ms, p99 {1000 * p99:.1f} ms, "
         f"at most {1000 * most:.0f} ms"
@@ -573,10 +580,15 @@ def attacked(service: Service, running: Campaign, n_requests: int, minutes: floa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--requests", type=int, default=20_000, help="how many, at most (%(default)s)")
-    parser.add_argument("--minutes", type=float, default=30.0, help="how long, at most (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="another one gives other requests")
-    parser.add_argument("--max-p99", type=float, default=MAX_P99, help="seconds for the normal client (%(default)s)")
+    parser.add_argument("--requests", type=int, default=20_000, help="Maximum number of requests (%(default)s).")
+    parser.add_argument("--minutes", type=float, default=30.0, help="Maximum duration in minutes (%(default)s).")
+    parser.add_argument("--seed", type=int, default=0, help="Seed of the random requests.")
+    parser.add_argument(
+        "--max-p99",
+        type=float,
+        default=MAX_P99,
+        help="Limit of the normal client's p99 latency in seconds (%(default)s).",
+    )
     parser.add_argument("--bystander", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.bystander:

@@ -77,19 +77,20 @@ def predict(model: Path, folder: Path, name: str, content: bytes) -> tuple[int, 
 class TestService:
     @linux
     def test_a_far_cell(self, client):
-        assert upload(client, "a.xlsx", FAR_CELL) == (422, f"The file cannot be used: {TOO_MUCH.format(1024)}.")
+        assert upload(client, "a.xlsx", FAR_CELL) == (422, f"The file cannot be processed: {TOO_MUCH.format(1024)}.")
         assert upload(client, "a.txt", b"words") == (200, [{"id": "a", "text": "words"}])
 
     @pytest.mark.parametrize("name", REASONS)
     def test_a_reason_is_told(self, client, name):
         content, reason = REASONS[name]
-        kind = "cannot be used" if name.endswith("xlsx") else "is no document"
+        kind = "cannot be processed" if name.endswith("xlsx") else "cannot be read as a document"
         assert upload(client, name, content) == (422, f"The file {kind}: {reason}.")
 
     def test_a_pdf_that_unpacks_to_more(self, client):
         bomb = pdf(page_of(stream(b"\x78\xda" + hostile_files.deflated(60), "/Filter /FlateDecode")))
         status, said = upload(client, "a.pdf", bomb)  # pypdf has a limit of its own
-        assert (status, said.partition(" (")[0]) == (422, "The file is no document: it cannot be read as PDF")
+        expected = "The file cannot be read as a document: it cannot be read as PDF"
+        assert (status, said.partition(" (")[0]) == (422, expected)
 
     @linux
     @pytest.mark.parametrize("declared", [10, 2**31])
@@ -98,13 +99,13 @@ class TestService:
         begin = hostile_files.SHEET.partition("%s")[0].encode()
         sheet = ("xl/worksheets/sheet1.xml", hostile_files.deflated(100, begin), declared)
         found = upload(client, "a.xlsx", hostile_files.zip_of([*parts, sheet]))
-        assert found == (422, f"The file cannot be used: {TOO_MUCH.format(1024)}.")
+        assert found == (422, f"The file cannot be processed: {TOO_MUCH.format(1024)}.")
 
     def test_repeated_rows_of_a_spreadsheet(self, client):
         content = dict(hostile_files.spreadsheets())
         assert upload(client, "a.ods", content["repeated_long.ods"]) == (
             413,
-            "The file has more than 10,000 documents; `xmtc predict` tags any number.",
+            "The file has more than 10,000 documents; use `xmtc predict` for larger files.",
         )
         assert upload(client, "a.ods", content["repeated_square.ods"])[0] == 422
 
@@ -112,7 +113,7 @@ class TestService:
         bomb = gzip.compress(b"a" * 2**24) * 9
         assert upload(client, "a.txt", bomb) == (
             422,
-            "The file is no document: it is larger than 134,217,728 bytes, expected one document.",
+            "The file cannot be read as a document: it is larger than 134,217,728 bytes, expected one document.",
         )
         status, said = upload(client, "a.csv", bomb)
         assert status == 422
@@ -128,8 +129,8 @@ class TestService:
         answer = client.post("/v1/models/m/table", json={"rows": rows, "format": format})
         assert (answer.status_code, answer.json()["error"]["message"]) == (
             413,
-            "The table would have 3,020,302 cells, expected 2,000,000 at most; send fewer rows, or ask for jsonl, "
-            "which has no empty cells.",
+            "The table would have 3,020,302 cells, expected 2,000,000 at most; send fewer rows, or use the format "
+            "jsonl, which has no empty cells.",
         )
         lines = client.post("/v1/models/m/table", json={"rows": rows, "format": "jsonl"})
         assert (lines.status_code, lines.text.count("\n")) == (200, 10_001)
@@ -143,8 +144,8 @@ class TestService:
                 begin = time.monotonic()
                 status, said = upload(client, "a.html", slow)
                 assert (status, said) in (
-                    (503, "This took longer than 1 seconds; ask for less, or again later."),
-                    (422, "The file cannot be used: it takes longer than 1 seconds."),
+                    (503, "The request took longer than 1 seconds; send less at once, or retry later."),
+                    (422, "The file cannot be processed: it takes longer than 1 seconds."),
                 )
                 assert time.monotonic() - begin < 2
             service = app.state.service

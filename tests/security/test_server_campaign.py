@@ -1,4 +1,4 @@
-"""Twenty seconds of the campaign against the service."""
+"""Short run (20 seconds) of the campaign against the service."""
 
 from __future__ import annotations
 

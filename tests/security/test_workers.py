@@ -1,4 +1,4 @@
-"""Worker processes that die: they are replaced at once, with a line in the log, and the service comes back."""
+"""Dead worker processes are replaced and logged, and the service recovers."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def workers_of(service) -> list[int]:
 
 
 def status_of(service, path: str = "/v1/models/m/predict") -> int:
-    """Return the status of an answer, or 0 if there was none."""
+    """Return the status of a response, or 0 if there was none."""
     try:
         return httpx.post(f"{service.url}{path}", json={"text": TEXTS[0]}, timeout=10).status_code
     except httpx.HTTPError:
         return 0
 
 
-def wait_until(is_so, seconds: float = 20) -> None:
+def wait_until(condition, seconds: float = 20) -> None:
     end = time.monotonic() + seconds
-    while not is_so():
+    while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.02)
 
@@ -71,7 +71,7 @@ def test_a_file_cut_under_a_running_service_ends_no_service(folder, tmp_path):
     with running(tmp_path / "m", tmp_path / "other", "--workers", "2") as service:
         wait_until(lambda: status_of(service) == 200)
         os.truncate(tmp_path / "m" / "arrays.safetensors", 0)
-        wait_until(lambda: status_of(service) == 503, 30)  # both workers have died of it and were replaced
+        wait_until(lambda: status_of(service) == 503, 30)  # both workers died and were replaced
         wait_until(lambda: status_of(service, "/v1/models/other/predict") == 200)
         assert {each["cause"] for each in service.events("worker died")} == {"SIGBUS"}
         refused = service.events("model refused")

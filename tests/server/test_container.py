@@ -1,4 +1,4 @@
-"""The Dockerfile and the compose file: read as Docker reads them, and those of their steps run that need no Docker."""
+"""Checks of the Dockerfile and the compose file, and runs of the steps that need no Docker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 if not (ROOT / "Dockerfile").exists():
-    pytest.skip("the Dockerfile is in the checkout alone", allow_module_level=True)
+    pytest.skip("the Dockerfile exists only in a checkout", allow_module_level=True)
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 
@@ -37,10 +37,10 @@ def test_every_line_is_an_instruction():
     assert {word for word, _ in STEPS} == KNOWN
     assert STEPS[0][0] == "FROM"
     for image in steps("FROM"):
-        assert re.fullmatch(r"python:3\.\d+-slim( AS \w+)?", image)  # slim, and a version
+        assert re.fullmatch(r"python:3\.\d+-slim( AS \w+)?", image)
 
 
-def test_the_image_is_run_by_nobody_special():
+def test_the_image_runs_as_an_unprivileged_user():
     users = [rest for word, rest in last_stage() if word == "USER"]
     assert len(users) == 1
     assert all(int(number) >= 1000 for number in users[0].split(":"))
@@ -48,18 +48,18 @@ def test_the_image_is_run_by_nobody_special():
     assert words.index("USER") < words.index("ENTRYPOINT")
 
 
-def test_what_is_copied_is_there_and_let_through():
-    let_through = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+def test_copied_files_exist_and_are_in_the_build_context():
+    included = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     for copied in steps("COPY"):
         if copied.startswith("--from="):
             continue
         sources = copied.split()[:-1]
         for source in sources:
             assert (ROOT / source).exists(), source
-            assert any(fnmatch(source, each) for each in let_through), source
+            assert any(fnmatch(source, each) for each in included), source
 
 
-def test_what_is_installed_is_known():
+def test_installed_packages_are_pinned():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     install = next(rest for rest in steps("RUN") if " install --no-cache" in rest)
     lock = (ROOT / shlex.split(install)[-1]).read_text()
@@ -73,31 +73,31 @@ def test_what_is_installed_is_known():
 
 
 def test_steps_that_need_no_docker(tmp_path):
-    """A virtual environment, and a folder for what is compiled, made as the Dockerfile makes them."""
+    """Create the virtual environment and the cache folder, and import the precompile module."""
     venv = next(rest for rest in steps("RUN") if "-m venv" in rest)
-    made = shlex.split(venv.replace("/opt/xmtc", str(tmp_path / "venv")))
-    subprocess.run([sys.executable, *made[1:], "--without-pip"], check=True)
+    words = shlex.split(venv.replace("/opt/xmtc", str(tmp_path / "venv")))
+    subprocess.run([sys.executable, *words[1:], "--without-pip"], check=True)
     assert (tmp_path / "venv" / "bin" / "python").exists()
     folder = next(rest for rest in steps("RUN") if rest.startswith("install -d"))
     words = shlex.split(folder.replace("/cache", str(tmp_path / "cache")))
-    words = [word for word in words if word not in ("-o", "-g", "10001")]  # which takes root
+    words = [word for word in words if word not in ("-o", "-g", "10001")]  # these need root
     subprocess.run(words, check=True)
     assert (tmp_path / "cache").is_dir()
-    warm = next(shlex.split(rest) for rest in steps("RUN") if "warm" in rest)
-    assert warm[:2] == ["python", "-m"]
-    __import__(warm[2])
+    precompile = next(shlex.split(rest) for rest in steps("RUN") if "precompile" in rest)
+    assert precompile[:2] == ["python", "-m"]
+    __import__(precompile[2])
 
 
 def test_it_starts_and_its_health_is_seen(tmp_path):
-    """The entry point and the health check, run here."""
+    """Run the entry point and the health check."""
     from serving import make_model, running
 
     model = make_model(tmp_path / "model")
     entry, command = json.loads(steps("ENTRYPOINT")[0]), json.loads(steps("CMD")[0])
     assert entry[:2] == ["xmtc", "serve"]
-    given = [str(model) if word == "/models/model" else word for word in command]
+    arguments = [str(model) if word == "/models/model" else word for word in command]
     options = entry[2 : entry.index("--port")]
-    with running(*options, *given) as service:
+    with running(*options, *arguments) as service:
         health = json.loads(steps("HEALTHCHECK")[0].partition("CMD ")[2])
         assert ":8000/" in health[-1]
         check = [sys.executable, *health[1:-1], health[-1].replace(":8000/", f":{service.port}/")]

@@ -1,5 +1,4 @@
-"""The service as a process: clients that come together, slow ones, new models, several workers, its end, and the
-libraries that others ask it with."""
+"""The service as a process: concurrent and slow clients, model reloads, workers, shutdown, and client libraries."""
 
 from __future__ import annotations
 
@@ -30,11 +29,11 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    place = tmp_path_factory.mktemp("models")
-    make_model(place / "m")
-    make_model(place / "other", seed=5)
-    make_model(place / "n", named=True)
-    return place
+    folder = tmp_path_factory.mktemp("models")
+    make_model(folder / "m")
+    make_model(folder / "other", seed=5)
+    make_model(folder / "n", named=True)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +42,14 @@ def service(models):
         yield service
 
 
-def predict(url: str, text: str, model: str = "m", **asked):
-    return httpx.post(f"{url}/v1/models/{model}/predict", json={"text": text, **asked}, timeout=30)
+def predict(url: str, text: str, model: str = "m", **options):
+    return httpx.post(f"{url}/v1/models/{model}/predict", json={"text": text, **options}, timeout=30)
 
 
-def wait_until(is_so, seconds: float = 20) -> None:
+def wait_until(condition, seconds: float = 20) -> None:
     end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end, "it did not happen"
+    while not condition():
+        assert time.monotonic() < end, "timeout"
         time.sleep(0.05)
 
 
@@ -64,10 +63,10 @@ def best_of(folder) -> tuple[str, float]:
     return tag.label, round(tag.score, 6)
 
 
-# many at once
+# Concurrent clients
 
 
-def test_many_clients_get_each_their_own(service, models):
+def test_concurrent_clients_get_their_own_answers(service, models):
     tagger = Tagger.load(models / "m")
     expected = {
         text: [(tag.label, round(tag.score, 6)) for tag in tagger.predict_labels([text], 3, run=Run(1))[0]]
@@ -78,103 +77,103 @@ def test_many_clients_get_each_their_own(service, models):
         def ask(text: str):
             return client.post("/v1/models/m/predict", json={"text": text, "k": 3}).json()["results"][0]["tags"]
 
-        asked = [*TEXTS] * 5
-        for text, tags in zip(asked, pool.map(ask, asked), strict=True):
+        texts = [*TEXTS] * 5
+        for text, tags in zip(texts, pool.map(ask, texts), strict=True):
             assert [(tag["label"], tag["score"]) for tag in tags] == expected[text]
 
 
-def half_a_request(port: int, words: bytes) -> socket.socket:
-    opened = socket.create_connection(("127.0.0.1", port), timeout=20)
-    opened.sendall(words)
-    return opened
+def send_part(port: int, content: bytes) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+    connection.sendall(content)
+    return connection
 
 
-def test_slow_clients_stop_nobody(service):
+def test_slow_clients_do_not_block_others(service):
     head = b"POST /v1/models/m/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    slow = [half_a_request(service.port, head + b"Content-Length: 100\r\n\r\n{") for _ in range(100)]
-    slow += [half_a_request(service.port, head) for _ in range(50)]  # not even the headers
-    slow += [half_a_request(service.port, b"") for _ in range(50)]
+    slow = [send_part(service.port, head + b"Content-Length: 100\r\n\r\n{") for _ in range(100)]
+    slow += [send_part(service.port, head) for _ in range(50)]  # incomplete headers
+    slow += [send_part(service.port, b"") for _ in range(50)]
     for _ in range(5):
         begin = time.monotonic()
         assert predict(service.url, TEXTS[0]).status_code == 200
         assert time.monotonic() - begin < 2
-    ends = [each.recv(1000) for each in slow]  # within --max-time, all of them
+    ends = [each.recv(1000) for each in slow]  # all end within --max-time
     assert all(end.startswith(b"HTTP/1.1 408") for end in ends[:100])
     assert ends[100:] == [b""] * 100
     for each in slow:
         each.close()
 
 
-def test_a_body_larger_than_it_said_and_no_http_at_all(service):
+def test_invalid_http_is_refused(service):
     for words in (b"\x00\x01\x02\r\n\r\n", b"GET / HTTP/9\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n"):
-        with half_a_request(service.port, words) as opened:
+        with send_part(service.port, words) as opened:
             assert b" 200 " not in opened.recv(200)
     assert predict(service.url, TEXTS[0]).status_code == 200
 
 
-def test_the_command_says_what_is_wrong(models, tmp_path):
-    for words, said in (
+def test_wrong_arguments_are_reported(models, tmp_path):
+    for arguments, expected in (
         ([tmp_path / "none"], b"does not exist; expected a model folder"),
-        ([models / "m", models / "m"], b"Two models are called m"),
+        ([models / "m", models / "m"], b"Two models have the name m"),
         ([models / "m", "--token-file", tmp_path / "none"], b"cannot be read"),
         ([models / "m", "--token", "two words"], b"cannot be sent in a header"),
-        ([models / "m", "--report", tmp_path / "none.html"], b"is no file"),
+        ([models / "m", "--report", tmp_path / "none.html"], b"is not a file"),
     ):
-        done = xmtc("serve", *words, "--port", "0")
+        done = xmtc("serve", *arguments, "--port", "0")
         assert done.returncode == 2, done.stderr
-        assert said in done.stderr
+        assert expected in done.stderr
         assert b"Traceback" not in done.stderr
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         done = xmtc("serve", models / "m", "--port", taken.getsockname()[1])
     assert done.returncode == 2
-    assert b"cannot be listened at" in done.stderr
+    assert b"Cannot listen on" in done.stderr
 
 
-# new models, and the end
+# Reload and shutdown
 
 
-class Asking:
-    """A client that asks without a pause, until it is told to stop."""
+class LoadClient:
+    """Client that sends requests without a pause until it is stopped."""
 
     def __init__(self, url: str) -> None:
-        self.url, self.is_going, self.answers = url, True, []
+        self.url, self.is_running, self.answers = url, True, []
         self.pool = ThreadPoolExecutor(4)
         self.work = [self.pool.submit(self._ask) for _ in range(4)]
 
     def _ask(self) -> None:
         with httpx.Client(base_url=self.url, timeout=30) as client:
-            while self.is_going:
+            while self.is_running:
                 answer = client.post("/v1/models/served/predict", json={"text": TEXTS[0], "k": 1})
                 self.answers.append((answer.status_code, first(answer) if answer.status_code == 200 else None))
 
     def stop(self) -> list:
-        self.is_going = False
+        self.is_running = False
         for each in self.work:
-            each.result(30)  # and an error that a client had
+            each.result(30)  # raises the error of a client
         self.pool.shutdown()
         return self.answers
 
 
 def replace_folder(new, old) -> None:
-    """As a person does who copies a model: beside it, and then renamed."""
+    """Replace a model folder as documented: copy the new one beside it, then rename."""
     shutil.copytree(new, f"{old}.new")
     os.rename(old, f"{old}.old")
     os.rename(f"{old}.new", old)
     shutil.rmtree(f"{old}.old")
 
 
-def test_a_new_model_takes_over_and_a_damaged_one_does_not(models, tmp_path):
+def test_a_new_model_is_loaded_and_a_damaged_one_refused(models, tmp_path):
     folder = tmp_path / "served"
     shutil.copytree(models / "m", folder)
     before, after = (best_of(models / name) for name in ("m", "other"))
     assert before != after
     with running(folder, "--watch") as service:
-        asking = Asking(service.url)
+        asking = LoadClient(service.url)
         wait_until(lambda: len(asking.answers) > 10)
         replace_folder(models / "other", folder)
-        wait_until(lambda: service.events("model taken over"))
+        wait_until(lambda: service.events("model reloaded"))
         n_asked = len(asking.answers)
         wait_until(lambda: len(asking.answers) > n_asked + 20)
 
@@ -193,28 +192,28 @@ def test_a_new_model_takes_over_and_a_damaged_one_does_not(models, tmp_path):
         assert answers[-1][1] == after
         assert {found for _, found in answers} == {before, after}
         assert "checksum" in service.events("model refused")[0]["message"]
-        assert len(service.events("model refused")) == 1  # not at every look
+        assert len(service.events("model refused")) == 1  # logged once, not at every check
 
-        replace_folder(models / "m", folder)  # and a whole one is taken again
-        wait_until(lambda: len(service.events("model taken over")) == 2)
+        replace_folder(models / "m", folder)  # a valid folder is loaded again
+        wait_until(lambda: len(service.events("model reloaded")) == 2)
         assert first(predict(service.url, TEXTS[0], "served", k=1)) == before
 
 
-def test_a_signal_makes_it_look_for_a_new_model(models, tmp_path):
+def test_a_signal_reloads_a_changed_model(models, tmp_path):
     folder = tmp_path / "served"
     shutil.copytree(models / "m", folder)
     with running(folder) as service:
         before = first(predict(service.url, TEXTS[0], "served"))
         replace_folder(models / "other", folder)
-        assert first(predict(service.url, TEXTS[0], "served")) == before  # nobody has told it
+        assert first(predict(service.url, TEXTS[0], "served")) == before  # no signal yet
         service.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: service.events("model taken over"))
+        wait_until(lambda: service.events("model reloaded"))
         assert first(predict(service.url, TEXTS[0], "served")) != before
 
 
-def test_what_is_running_is_finished_before_the_end(models):
+def test_running_requests_are_finished_before_shutdown(models):
     with running(models / "m") as service:
-        texts = [" ".join(TEXTS) * 5] * 500  # which takes a while
+        texts = [" ".join(TEXTS) * 5] * 500  # takes a while
         with ThreadPoolExecutor(1) as pool, httpx.Client(timeout=60) as client:
             url = f"{service.url}/v1/models/m/predict"
             asked = pool.submit(client.post, url, json={"texts": texts})
@@ -237,10 +236,10 @@ def test_workers_share_a_port_and_one_that_dies_is_replaced(models, tmp_path):
         for _ in range(20):
             assert predict(service.url, TEXTS[0], "served").status_code == 200
         counted = sum(numbers(service, 'xmtc_texts_total{model="served"}'))
-        assert counted == 20  # of both together, whoever is asked
+        assert counted == 20  # the sum of both workers
         replace_folder(models / "other", folder)
         service.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: len(service.events("model taken over")) == 2)
+        wait_until(lambda: len(service.events("model reloaded")) == 2)
         victim = children(service.process.pid)[0]
         os.kill(victim, signal.SIGKILL)
         wait_until(lambda: victim not in children(service.process.pid), 30)
@@ -263,12 +262,12 @@ def numbers(service, name: str) -> list[float]:
 
 
 def children(pid: int) -> list[int]:
-    """Workers, which are those that were spawned; another child keeps track of what they share."""
+    """Return the spawned workers, without multiprocessing's resource tracker."""
     found = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
     return [child for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
-# libraries of others
+# Client libraries
 
 
 def test_annifs_own_client(service):
@@ -291,7 +290,7 @@ def test_annifs_own_client(service):
         client.suggest("none", "text")
 
 
-def test_tools_for_assistants(models):
+def test_mcp_tools(models):
     mcp = pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
     async def asked():

@@ -1,4 +1,4 @@
-"""The service, asked within the process: answers, refusals, hostile requests, and what is in its log."""
+"""HTTP API tested in the process: responses, errors, hostile requests and the log."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def message(response) -> str:
     return found["message"]
 
 
-# answers
+# Responses
 
 
 def test_answers_are_those_of_the_tagger(client, tagger):
@@ -155,8 +155,8 @@ def test_labels_are_searched_by_all_their_names(client):
 
 def test_a_report_is_shown_where_there_is_one(settings, tmp_path):
     (tmp_path / "report.html").write_text("<!DOCTYPE html><style>p {}</style><p>fine")
-    told = replace(settings, reports=(("m", str(tmp_path / "report.html")),))
-    with TestClient(create_app(told)) as client:
+    with_report = replace(settings, reports=(("m", str(tmp_path / "report.html")),))
+    with TestClient(create_app(with_report)) as client:
         assert [model["report"] for model in client.get("/v1/models").json()["models"]] == [True, False]
         shown = client.get("/v1/models/m/report")
         assert shown.text.endswith("<p>fine")
@@ -177,23 +177,23 @@ def test_health_metrics_and_openapi(client):
     described = client.get("/openapi.json").json()
     for path in (PREDICT.replace("/m/", "/{name}/"), "/v1/projects/{project_id}/suggest", "/healthz", "/metrics"):
         assert path in described["paths"]
-    assert described["components"]["schemas"]["Asked"]["examples"]
+    assert described["components"]["schemas"]["PredictRequest"]["examples"]
 
 
-def test_halves_of_letters_are_no_words(client):
+def test_lone_surrogates_are_accepted(client):
     asked = b'{"text": "\\ud800 \\udfff"}'
     answer = client.post(PREDICT, content=asked, headers={"content-type": "application/json"})
     assert answer.json()["results"] == [{"tags": []}]
 
 
 def test_files_of_the_machine_cannot_be_named(client, tmp_path, tagger):
-    (tmp_path / "labels").write_text(f"{tagger.labels[0]}\n")  # which would be right on the command line
+    (tmp_path / "labels").write_text(f"{tagger.labels[0]}\n")  # valid on the command line
     answer = client.post(PREDICT, json={"text": TEXTS[0], "allow": [f"file:{tmp_path}/labels"]})
     assert answer.status_code == 422
-    assert "cannot be named" in message(answer)
+    assert message(answer) == "`file:` entries are not allowed in requests; send the labels themselves."
 
 
-# files and tables
+# Files and tables
 
 
 def sent(client, name: str, content: bytes, **fields):
@@ -214,10 +214,10 @@ def test_texts_and_tables_are_read(client):
     lines = b'{"abstract": "some words", "id": "q"}\n'
     assert sent(client, "t.jsonl", lines).json()["documents"] == [{"id": "q", "text": "some words"}]
     page = sent(client, "t.html", b"<html><body><p>Visible words of a page, enough of them.</p></body></html>")
-    assert page.status_code in (200, 422)  # without the extra `documents`, a sentence
+    assert page.status_code in (200, 422)  # 422 without the extra `documents`
 
 
-def test_bad_rows_are_left_out_and_told(client):
+def test_bad_rows_are_skipped_and_noted(client):
     found = sent(client, "t.csv", b"id,text\n1,fine\n2,too,many\n3,fine too\n").json()
     assert [each["id"] for each in found["documents"]] == ["1", "3"]
     assert "1 left out, the first at line 3" in found["note"]
@@ -295,7 +295,7 @@ def test_annifs_refusals(client):
     assert client.post("/v1/projects/n/learn", json=[]).status_code == 403
 
 
-# what is refused
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_a_body_of_another_type_is_refused(client):
     ):
         answer = client.post(PREDICT, content=b'{"text": "a"}', headers={"content-type": kind})
         assert answer.status_code == 415
-        assert message(answer) == f"Found a body of the type {found}, expected Content-Type: application/json."
+        assert message(answer) == f"Found Content-Type {found}, expected application/json."
     assert client.post(PREDICT, data={"text": "a"}).status_code == 415
 
 
@@ -390,14 +390,14 @@ def test_limits_of_texts(settings):
             assert answer.status_code == status
             assert said in message(answer)
 
-        def parts():  # of a length that is not told before
+        def parts():  # without a Content-Length
             yield from [b" " * 10_000] * 3
 
         answer = client.post(PREDICT, content=parts(), headers={"content-type": "application/json"})
         assert answer.status_code == 413
 
 
-def test_a_token_is_asked_for(settings):
+def test_a_token_is_required(settings):
     with TestClient(create_app(replace(settings, token="secret"))) as client:
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic secret"}):
             answer = client.post(PREDICT, json={"text": "a"}, headers=headers)
@@ -411,18 +411,20 @@ def test_a_token_is_asked_for(settings):
         assert client.get("/healthz").status_code == 200
 
 
-def test_other_sites_may_not_ask_unless_told(client, settings):
+def test_other_sites_need_cors(client, settings):
     asked = {"Origin": "https://other.example", "Access-Control-Request-Method": "POST"}
     assert "access-control-allow-origin" not in client.options(PREDICT, headers=asked).headers
     with TestClient(create_app(replace(settings, origins=("https://other.example",), token="t"))) as opened:
         assert opened.options(PREDICT, headers=asked).headers["access-control-allow-origin"] == "https://other.example"
         refused = opened.post(PREDICT, json={"text": "a"}, headers={"Origin": "https://other.example"})
-        assert refused.headers["access-control-allow-origin"] == "https://other.example"  # so that it can be read
+        assert (
+            refused.headers["access-control-allow-origin"] == "https://other.example"
+        )  # so that the page can read the error
         third = opened.options(PREDICT, headers=asked | {"Origin": "https://third.example"})
         assert "access-control-allow-origin" not in third.headers
 
 
-def test_every_answer_has_the_headers_that_protect(client):
+def test_every_response_has_security_headers(client):
     answers = [client.get(path) for path in ("/", "/v1/models", "/nothing", "/static/page.js", "/metrics")]
     for answer in [*answers, client.post(PREDICT, content=b"{")]:
         policy = answer.headers["content-security-policy"]
@@ -433,8 +435,8 @@ def test_every_answer_has_the_headers_that_protect(client):
         assert answer.headers["referrer-policy"] == "no-referrer"
 
 
-def test_a_bug_is_no_traceback(settings, capfd, monkeypatch):
-    def broken(texts, question):
+def test_an_internal_error_reveals_no_text(settings, capfd):
+    def broken(texts, query):
         raise KeyError("the words of a text")
 
     with TestClient(create_app(settings)) as client:
@@ -443,9 +445,9 @@ def test_a_bug_is_no_traceback(settings, capfd, monkeypatch):
         answer = client.post(PREDICT, json={"text": "a"})
         assert answer.status_code == 500
         assert "words" not in answer.text
-    told = capfd.readouterr().err
-    assert '"error": "KeyError"' in told
-    assert "the words" not in told
+    log = capfd.readouterr().err
+    assert '"error": "KeyError"' in log
+    assert "the words" not in log
 
 
 def test_no_text_is_in_the_log(client, capfd):
@@ -460,9 +462,9 @@ def test_no_text_is_in_the_log(client, capfd):
     client.get(f"/v1/models/{secret}/labels")
     sent(client, f"{secret}.csv", f"id,{secret}\n1,{secret}\n".encode())
     client.request(secret.upper(), "/")
-    told = capfd.readouterr().err
-    assert secret.lower() not in told.lower()
-    lines = [json.loads(line) for line in told.splitlines()]
+    log = capfd.readouterr().err
+    assert secret.lower() not in log.lower()
+    lines = [json.loads(line) for line in log.splitlines()]
     assert len(lines) == 10
     first = lines[0]
     assert first["route"] == "/v1/models/{name}/predict"
@@ -470,73 +472,79 @@ def test_no_text_is_in_the_log(client, capfd):
     assert {"time", "ms", "client", "bytes_in", "bytes_out"} <= first.keys()
 
 
-# batches
+# Batches
 
 
-def asked_of(batcher: Batcher, *questions):
-    async def all_of_them():
+def predict_all(batcher: Batcher, *queries):
+    async def predict():
         batcher.start()
-        asking = [batcher.predict(texts, question) for texts, question in questions]
-        found = await asyncio.gather(*asking, return_exceptions=True)
+        requests = [batcher.predict(texts, query) for texts, query in queries]
+        results = await asyncio.gather(*requests, return_exceptions=True)
         await batcher.stop()
-        return found
+        return results
 
-    return asyncio.run(all_of_them())
+    return asyncio.run(predict())
 
 
-def test_questions_alike_are_answered_together():
+def test_equal_queries_are_answered_in_one_batch():
     batches = []
 
-    def answer(texts, question):
-        batches.append((list(texts), question))
+    def answer(texts, query):
+        batches.append((list(texts), query))
         time.sleep(0.05)
-        return [f"{text}{question.k}" for text in texts]
+        return [f"{text}{query.k}" for text in texts]
 
     one, two = PredictQuery(1), PredictQuery(2)
-    found = asked_of(Batcher(answer, 100), (["a"], one), (["b", "c"], one), (["d"], two), (["e"], one))
+    found = predict_all(Batcher(answer, 100), (["a"], one), (["b", "c"], one), (["d"], two), (["e"], one))
     assert found == [["a1"], ["b1", "c1"], ["d2"], ["e1"]]
     assert len(batches) <= 3
     assert sum(len(texts) for texts, _ in batches) == 5
 
 
-def test_one_bad_text_spoils_no_other():
-    def answer(texts, question):
+def test_one_bad_text_does_not_affect_others():
+    def answer(texts, query):
         if "bad" in texts:
             raise RuntimeError
         return texts
 
-    def refusing(texts, question):
+    def refusing(texts, query):
         raise XmtcError("no such label")
 
-    found = asked_of(Batcher(answer, 100), (["a"], PredictQuery()), (["bad"], PredictQuery()), (["b"], PredictQuery()))
+    found = predict_all(
+        Batcher(answer, 100), (["a"], PredictQuery()), (["bad"], PredictQuery()), (["b"], PredictQuery())
+    )
     assert found[0] == ["a"]
     assert isinstance(found[1], RuntimeError)
     assert found[2] == ["b"]
-    assert all(isinstance(each, XmtcError) for each in asked_of(Batcher(refusing, 100), *[(["a"], PredictQuery())] * 3))
+    assert all(
+        isinstance(each, XmtcError) for each in predict_all(Batcher(refusing, 100), *[(["a"], PredictQuery())] * 3)
+    )
 
 
-def test_who_comes_when_too_many_wait_is_sent_away():
-    def slow(texts, question):
+def test_requests_to_a_full_queue_are_refused():
+    def slow(texts, query):
         time.sleep(0.1)
         return texts
 
     batcher = Batcher(slow, 3)
-    found = asked_of(batcher, *[(["a"], PredictQuery(k)) for k in range(1, 6)])
+    found = predict_all(batcher, *[(["a"], PredictQuery(k)) for k in range(1, 6)])
     refused = [each for each in found if isinstance(each, RequestError)]
     assert len(refused) == 2
     assert refused[0].status == 503
     assert refused[0].headers == {"Retry-After": "1"}
     assert batcher.n_waiting_texts == 0
-    big = asked_of(Batcher(slow, 3), (["a"] * 10, PredictQuery()))  # alone, it is let in: it will not get smaller
+    big = predict_all(
+        Batcher(slow, 3), (["a"] * 10, PredictQuery())
+    )  # a request above the limit is accepted when the queue is empty
     assert big == [["a"] * 10]
 
 
-def test_who_waits_too_long_is_told_so(settings):
+def test_a_timeout_answers_503(settings):
     limits = ServiceLimits(seconds=0.3)
     with TestClient(create_app(replace(settings, limits=limits))) as client:
         served = client.app.state.service.models.by_name["m"]
         answer_as_before = served.batcher.answer
-        served.batcher.answer = lambda texts, question: time.sleep(0.8) or [[] for _ in texts]
+        served.batcher.answer = lambda texts, query: time.sleep(0.8) or [[] for _ in texts]
         begin = time.monotonic()
         late = client.post(PREDICT, json={"text": "a"})
         assert late.status_code == 503
@@ -547,16 +555,16 @@ def test_who_waits_too_long_is_told_so(settings):
         assert client.post(PREDICT, json={"text": TEXTS[0]}).status_code == 200
 
 
-# settings
+# Settings
 
 
 def test_models_have_names(tmp_path):
     (tmp_path / "a=b").mkdir()
     given = [str(tmp_path / "one"), f"two={tmp_path}/one", str(tmp_path / "a=b")]
-    with pytest.raises(XmtcError, match="cannot be part of an address"):
+    with pytest.raises(XmtcError, match="cannot be part of a URL"):
         parse_models(given)
     assert [name for name, _ in parse_models(given[:2])] == ["one", "two"]
-    with pytest.raises(XmtcError, match="Two models are called one"):
+    with pytest.raises(XmtcError, match="Two models have the name one"):
         parse_models([given[0], given[0]])
     with pytest.raises(XmtcError, match="cannot be part"):
         parse_models([f"a/b={tmp_path}"])
@@ -568,9 +576,9 @@ def test_reports_belong_to_models(tmp_path):
     models = (("a", "x"), ("b", "y"))
     assert parse_reports([f"b={page}"], models) == (("b", str(page)),)
     assert parse_reports([str(page)], models[:1]) == (("a", str(page)),)
-    with pytest.raises(XmtcError, match="of which model"):
+    with pytest.raises(XmtcError, match="names no model"):
         parse_reports([str(page)], models)
-    with pytest.raises(XmtcError, match="is no file"):
+    with pytest.raises(XmtcError, match="is not a file"):
         parse_reports(["a=none.html"], models)
 
 
@@ -590,9 +598,9 @@ def test_uploads_leave_nothing_behind(client, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_request_that_is_no_json_is_told_so(client):
+def test_invalid_json_is_reported_with_its_position(client):
     answer = client.post(PREDICT, content=b'{"text": a}', headers={"content-type": "application/json"})
     assert answer.status_code == 422
     assert answer.json()["error"]["message"] == (
-        "The request is no valid JSON at character 9; expected an object with a text."
+        "The request is not valid JSON: syntax error at character 9; expected an object with a text."
     )

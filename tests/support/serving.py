@@ -1,4 +1,4 @@
-"""Services to ask: within a test, and as processes of their own."""
+"""Models and service processes for the tests of the server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXTS = make_planted_corpus(40, seed=1)[0]
 
 
 def make_model(folder: Path, seed: int = 0, named: bool = False) -> Path:
-    """A model folder; `named`, with a vocabulary and a decision."""
+    """Train a model and save it; `named` adds a vocabulary and tuned thresholds."""
     from xmtc import Classifier, Run
     from xmtc.vocabulary import import_files
 
@@ -36,7 +36,7 @@ def make_model(folder: Path, seed: int = 0, named: bool = False) -> Path:
 
 
 class Service:
-    """A process, where it listens, and what it has logged so far."""
+    """Service process, its port and its log lines."""
 
     def __init__(self, process: subprocess.Popen) -> None:
         self.process, self.lines = process, []
@@ -57,18 +57,18 @@ class Service:
         return f"http://127.0.0.1:{self.port}"
 
     def events(self, name: str) -> list[dict]:
-        found = [json.loads(line) for line in list(self.lines)]
-        return [each for each in found if each["event"] == name]
+        events = [json.loads(line) for line in list(self.lines)]
+        return [event for event in events if event["event"] == name]
 
 
 @contextmanager
 def running(*words):
-    """`xmtc serve` as a process, on a free port."""
+    """Run `xmtc serve` in a process on a free port; yield a Service."""
     command = [sys.executable, "-m", "xmtc", "serve", *map(str, words), "--port", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=without_token())
     service = Service(process)
     try:
-        assert service.ready.wait(60), "it did not start"
+        assert service.ready.wait(60), "the service did not start"
         assert process.poll() is None, service.lines
         yield service
     finally:

@@ -1,1 +1,1 @@
-"""The tagger as a service: `xmtc serve`. What needs FastAPI or uvicorn is imported by nobody else."""
+"""HTTP service of trained models (`xmtc serve`). Only this package imports FastAPI and uvicorn."""

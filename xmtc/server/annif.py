@@ -1,5 +1,6 @@
-"""Annif's REST interface, version 1, with its addresses, fields and names, so that its clients only change the address
-of the server. A model is a project; `learn` is refused, as Annif does where it is not allowed."""
+"""Annif's REST API, version 1: same paths, fields and names, so that Annif clients only change the server URL.
+
+Each model is a project. `learn` answers 403, as in Annif where it is not allowed."""
 
 from __future__ import annotations
 
@@ -13,21 +14,22 @@ from pydantic import BaseModel, ConfigDict, Field
 import xmtc
 from xmtc.server.batching import PredictQuery
 from xmtc.server.messages import FailFastList
-from xmtc.server.models import LoadedModel, ServedModel, encode_json
+from xmtc.server.models import LoadedModel, ServedModel
 from xmtc.server.request_bodies import LimitedRoute, run_in_body_thread
 from xmtc.server.request_errors import RequestError
-from xmtc.server.routes import to_json_response
+from xmtc.server.routes import encode_json, to_json_response
 from xmtc.server.service import Service
 from xmtc.tagger import Tag
 
-MAX_ANNIF_DOCUMENTS = 32  # of a batch, as Annif has it
-DEFAULT_LIMIT, UNKNOWN_LANGUAGE = 10, "und"  # suggestions; the language of what does not say it
+MAX_ANNIF_DOCUMENTS = 32  # per batch, as in Annif
+DEFAULT_LIMIT = 10  # suggestions per document
+UNKNOWN_LANGUAGE = "und"  # language code of models without a vocabulary
 
 
 class AnnifDocument(BaseModel):
     text: str = Field(examples=["A quick brown fox jumped over the lazy dog."])
     document_id: str | None = Field(None, examples=["doc-1234"])
-    metadata: dict[str, Any] | None = None  # accepted, as Annif does, and not used
+    metadata: dict[str, Any] | None = None  # accepted as in Annif, but not used
 
 
 class AnnifBatch(BaseModel):
@@ -69,7 +71,7 @@ def build_annif_routes(service: Service) -> APIRouter:
     async def suggest(
         project_id: str,
         request: Request,
-        text: Annotated[str, Form()] = "",  # which may be empty, but not left out
+        text: Annotated[str, Form()] = "",  # may be empty, but is required (checked below)
         limit: Annotated[int, Form(ge=0)] = DEFAULT_LIMIT,
         threshold: Annotated[float, Form(ge=0, le=1, allow_inf_nan=False)] = 0.0,
         language: Annotated[str | None, Form(max_length=100)] = None,
@@ -78,9 +80,9 @@ def build_annif_routes(service: Service) -> APIRouter:
         if "text" not in await request.form():
             raise RequestError(400, "text: Field required.")
         served = find_project(service, project_id, request, 1)
-        asked = build_project_query(service, limit, threshold, language)
-        opened, tags = await suggest_subjects(service, served, [text], asked)
-        return to_json_response({"results": [encode_suggestion(opened, tag) for tag in tags[0]]})
+        query = build_project_query(service, limit, threshold, language)
+        model, tags = await suggest_subjects(service, served, [text], query)
+        return to_json_response({"results": [encode_suggestion(model, tag) for tag in tags[0]]})
 
     @router.post("/projects/{project_id}/suggest-batch")
     async def suggest_batch(
@@ -93,15 +95,15 @@ def build_annif_routes(service: Service) -> APIRouter:
     ) -> Response:
         """Suggest subjects for the given batch of up to 32 documents."""
         served = find_project(service, project_id, request, len(batch.documents))
-        asked = build_project_query(service, limit, threshold, language)
-        opened, tags = await suggest_subjects(service, served, [document.text for document in batch.documents], asked)
+        query = build_project_query(service, limit, threshold, language)
+        model, tags = await suggest_subjects(service, served, [document.text for document in batch.documents], query)
         ids = [document.document_id for document in batch.documents]
-        return await run_in_body_thread(encode_batch, opened, ids, tags)
+        return await run_in_body_thread(encode_batch, model, ids, tags)
 
     @router.post("/projects/{project_id}/learn", include_in_schema=False)
     async def learn(project_id: str, request: Request) -> Response:
         find_project(service, project_id, request)
-        raise RequestError(403, "Models do not learn here; train a new one, which takes the place of this one.")
+        raise RequestError(403, "Online learning is not supported; train a new model and replace this one.")
 
     return router
 
@@ -117,34 +119,33 @@ def build_project_query(service: Service, limit: int, threshold: float, language
 
 
 async def suggest_subjects(
-    service: Service, served: ServedModel, texts: list[str], asked: PredictQuery
+    service: Service, served: ServedModel, texts: list[str], query: PredictQuery
 ) -> tuple[LoadedModel, list[list[Tag]]]:
-    """Return the model that answered, and its tags for each text."""
-    opened = served.model  # the one that ask() takes, too
+    """Return the model that answers, and the tags of each text."""
+    model = served.model  # read before the await: a reload may replace it
     service.check_texts(texts)
-    if not texts or not asked.k:
-        return opened, [[] for _ in texts]
-    return opened, await served.batcher.predict(texts, asked)
+    if not texts or not query.k:
+        return model, [[] for _ in texts]
+    return model, await served.batcher.predict(texts, query)
 
 
-def encode_batch(opened: LoadedModel, ids: list[str | None], tags: list[list[Tag]]) -> Response:
-    """Encode the suggestions document by document: other threads run between two of them."""
-    pairs = zip(ids, tags, strict=True)
-    found = [
-        encode_json({"document_id": id, "results": [encode_suggestion(opened, tag) for tag in each]})
-        for id, each in pairs
+def encode_batch(model: LoadedModel, ids: list[str | None], tags: list[list[Tag]]) -> Response:
+    """Encode the suggestions one document at a time, so that other threads run in between."""
+    documents = [
+        encode_json({"document_id": id, "results": [encode_suggestion(model, tag) for tag in document_tags]})
+        for id, document_tags in zip(ids, tags, strict=True)
     ]
-    return Response(b"[%s]" % b",".join(found), media_type="application/json")
+    return Response(b"[%s]" % b",".join(documents), media_type="application/json")
 
 
-def encode_suggestion(opened: LoadedModel, tag: Tag) -> dict[str, Any]:
-    uri, notation = find_concept(opened, tag.label)
+def encode_suggestion(model: LoadedModel, tag: Tag) -> dict[str, Any]:
+    uri, notation = find_concept(model, tag.label)
     return {"label": tag.label if tag.name is None else tag.name, "notation": notation, "score": tag.score, "uri": uri}
 
 
-def find_concept(opened: LoadedModel, label: str) -> tuple[str, str | None]:
-    """Return the URI of a label's concept and its notation; without a vocabulary, the label itself."""
-    tagger = opened.tagger
+def find_concept(model: LoadedModel, label: str) -> tuple[str, str | None]:
+    """Return the URI and notation of a label's concept; the label and None without a vocabulary."""
+    tagger = model.tagger
     number = tagger.labels.find(label)
     concept = -1 if tagger.concepts is None or number < 0 else int(tagger.concepts.concepts[number])
     if tagger.concepts is None or concept < 0:
@@ -154,10 +155,10 @@ def find_concept(opened: LoadedModel, label: str) -> tuple[str, str | None]:
 
 
 def describe_project(served: ServedModel) -> dict[str, Any]:
-    tagger, languages = served.tagger, served.model.languages
-    own = "" if tagger.concepts is None else tagger.concepts.language
-    language = own or next(iter(languages), UNKNOWN_LANGUAGE)
-    changed = datetime.fromtimestamp(served.model.modification_time, UTC)
+    tagger, languages = served.model.tagger, served.model.languages
+    own_language = "" if tagger.concepts is None else tagger.concepts.language
+    language = own_language or next(iter(languages), UNKNOWN_LANGUAGE)
+    modification_time = datetime.fromtimestamp(served.model.modification_time, UTC)
     vocab = {"vocab_id": served.name, "languages": languages, "size": len(tagger.labels), "loaded": True}
     return {
         "project_id": served.name,
@@ -167,5 +168,5 @@ def describe_project(served: ServedModel) -> dict[str, Any]:
         "vocab": vocab,
         "vocab_language": language,
         "is_trained": True,
-        "modification_time": changed.isoformat(),
+        "modification_time": modification_time.isoformat(),
     }

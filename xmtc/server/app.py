@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,8 @@ from xmtc.server.settings import Settings
 PAGE_FOLDER = Path(__file__).parent / "page"
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: Settings, on_start: Callable[[], None] = lambda: None) -> FastAPI:
+    """Return the application; `on_start` is called once when all models are open."""
     service = Service(settings)
 
     @asynccontextmanager
@@ -42,9 +43,11 @@ def create_app(settings: Settings) -> FastAPI:
             service.models.open_undamaged()
         service.models.start()
         service.start()
-        with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # elsewhere, or within a thread
+        with suppress(
+            AttributeError, NotImplementedError, RuntimeError, ValueError
+        ):  # no SIGHUP, or not the main thread
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_models, service.models)
-        service.on_start()
+        on_start()
         yield
         await service.models.stop()
         service.stop()
@@ -52,9 +55,9 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title="xmtc",
         version=xmtc.__version__,
-        summary="Tags for texts.",
+        summary="Multi-label text classification.",
         lifespan=lifespan,
-        docs_url=None,  # whose pages take scripts from elsewhere
+        docs_url=None,  # these pages load scripts from other hosts
         redoc_url=None,
     )
     app.state.service = service
@@ -72,9 +75,9 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 class KnownHostCORS(CORSMiddleware):
-    """CORS middleware that answers preflights only under a host name of the service.
+    """CORS middleware that answers preflight requests only for known host names.
 
-    Other requests reach RequestLimits, which checks their host."""
+    RequestLimits checks the host of all other requests."""
 
     def __init__(self, app: ASGIApp, hosts: HostCheck, **options: Any) -> None:
         super().__init__(app, **options)
@@ -83,21 +86,20 @@ class KnownHostCORS(CORSMiddleware):
     def preflight_response(self, request_headers: Headers) -> Response:
         try:
             self.hosts.check_host(parse_headers(request_headers.raw).get(b"host", b""))
-        except RequestError as refused:
-            status, body, kind = encode_error(refused, "")
-            return Response(body, status, headers=RESPONSE_HEADERS, media_type=kind)
+        except RequestError as error:
+            status, body, content_type = encode_error(error, "")
+            return Response(body, status, headers=RESPONSE_HEADERS, media_type=content_type)
         return super().preflight_response(request_headers)
 
 
 def reload_models(models: ModelPool) -> None:
-    models.reload_task = asyncio.ensure_future(
-        models.reload_changed(force=True)
-    )  # kept, or it might be collected before its end
+    # The event loop holds only a weak reference to the task.
+    models.reload_task = asyncio.ensure_future(models.reload_changed(force=True))
 
 
 def add_routes(app: FastAPI, service: Service) -> None:
-    for routes in (build_model_routes, build_file_routes, annif.build_annif_routes, build_operator_routes):
-        app.include_router(routes(service))
+    for build_routes in (build_model_routes, build_file_routes, annif.build_annif_routes, build_operator_routes):
+        app.include_router(build_routes(service))
     if PAGE_FOLDER.is_dir():
         app.mount("/static", StaticFiles(directory=PAGE_FOLDER), name="static")
 
@@ -105,16 +107,16 @@ def add_routes(app: FastAPI, service: Service) -> None:
         async def page() -> Response:
             return FileResponse(PAGE_FOLDER / "index.html")
 
-    for error in (RequestError, XmtcError, RequestValidationError, HTTPException):
-        app.add_exception_handler(error, handle_error)
+    for error_class in (RequestError, XmtcError, RequestValidationError, HTTPException):
+        app.add_exception_handler(error_class, handle_error)
 
 
 async def handle_error(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
-        refused = RequestError(422, format_validation_error(error.errors()[0]))
+        request_error = RequestError(422, format_validation_error(error.errors()[0]))
     elif isinstance(error, HTTPException):
-        refused = RequestError(error.status_code, f"{error.detail}.".replace("..", "."), headers=error.headers)
+        request_error = RequestError(error.status_code, f"{error.detail}.".replace("..", "."), headers=error.headers)
     else:
-        refused = request_error_from(error)
-    status, body, kind = encode_error(refused, request.url.path)
-    return Response(body, status, headers=refused.headers, media_type=kind)
+        request_error = request_error_from(error)
+    status, body, content_type = encode_error(request_error, request.url.path)
+    return Response(body, status, headers=request_error.headers, media_type=content_type)

@@ -1,6 +1,8 @@
-"""Batching of the texts of many clients. Each model has a thread that takes whatever waits when it is free: the more
-clients ask, the larger the batches, and no client waits for a batch to fill. A single client with a question that is
-quickly answered is answered in the event loop, because waking a thread would take longer."""
+"""Dynamic batching of the texts of concurrent requests.
+
+Each model has a thread that takes all queued texts when it is idle: the more clients, the larger the batches, and no
+request waits for a batch to fill. A single small request is answered in the event loop, because waking the thread would
+take longer."""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ from typing import Any, Literal, NamedTuple
 from xmtc.errors import XmtcError
 from xmtc.server.request_errors import busy_error
 
-MAX_BATCH_TEXTS, MAX_BATCH_CHARACTERS = 256, 4_000_000  # of a batch
-MAX_SMALL_REQUEST_TEXTS = 32  # of a request that may use the reserve of the queue
-MAX_INLINE_SECONDS = 0.003  # seconds for which the event loop may be held
-FIXED_COST_CHARACTERS = 2000  # characters of a text that take as long as the fixed cost of an answer
+MAX_BATCH_TEXTS, MAX_BATCH_CHARACTERS = 256, 4_000_000
+MAX_SMALL_REQUEST_TEXTS = 32  # requests up to this size may use the reserve of the queue
+MAX_INLINE_SECONDS = 0.003  # estimated time up to which a request is answered in the event loop
+FIXED_COST_CHARACTERS = 2000  # fixed cost of an answer, as a number of characters that take as long
 
 
 class PredictQuery(NamedTuple):
-    """What is asked about texts. Texts with equal questions are answered in one batch."""
+    """Parameters of a prediction. Texts with equal parameters are answered in one batch."""
 
     k: int = 5
     threshold: float | Literal["tuned"] = 0.0
@@ -37,15 +39,15 @@ AnswerFunction = Callable[[list[str], PredictQuery], list[Any]]
 
 @dataclass(eq=False)
 class QueuedRequest:
-    """One request: texts and a question about them, or other work with the model."""
+    """One request: texts with a query, or another task with the model."""
 
     future: asyncio.Future[Any]
     texts: Sequence[str]
     query: PredictQuery | None = None
-    answer: AnswerFunction | None = None  # of the model at the time of the request, so that no answer mixes two models
-    task: Callable[[], Any] | None = None  # instead of a question
+    answer: AnswerFunction | None = None  # bound at the time of the request: no answer mixes two models
+    task: Callable[[], Any] | None = None  # instead of a query
     result: Any = None
-    n_answered: int = 0  # texts
+    n_answered: int = 0  # texts answered so far
     error: Exception | None = None
 
     @property
@@ -55,7 +57,7 @@ class QueuedRequest:
 
 
 class BatchPart(NamedTuple):
-    """The part of a job that fits into a batch; the rest of the job waits for its next turn."""
+    """The texts of a request that fit into a batch; the remaining texts are queued again."""
 
     request: QueuedRequest
     texts: list[str]
@@ -63,16 +65,15 @@ class BatchPart(NamedTuple):
 
 @dataclass
 class Batcher:
-    """Queue and thread of one model. It must be used from one event loop."""
+    """Queue and thread of one model; to be used from one event loop."""
 
-    answer: AnswerFunction  # of texts with the same question
+    answer: AnswerFunction  # for texts with the same query
     max_waiting_texts: int
     observe: Callable[[int], None] = lambda n_texts: None  # called with the size of every batch
-    n_queries: int = 0  # questions; counted in the event loop
-    n_waiting_texts: int = 0  # texts in the queue or in the thread; counted in the event loop
-    seconds_per_character: deque[float] = field(
-        default_factory=lambda: deque(maxlen=16)
-    )  # seconds for a character, of single texts
+    max_batch_texts: int = MAX_BATCH_TEXTS
+    n_queries: int = 0  # running calls of predict; changed only in the event loop
+    n_waiting_texts: int = 0  # texts in the queue or in the thread; changed only in the event loop
+    seconds_per_character: deque[float] = field(default_factory=lambda: deque(maxlen=16))  # of requests with one text
     queue: SimpleQueue[QueuedRequest | None] = field(default_factory=SimpleQueue)
     thread: Thread | None = None
 
@@ -82,97 +83,99 @@ class Batcher:
         self.thread.start()
 
     async def stop(self) -> None:
-        """Stop the thread after everything in the queue has been answered."""
+        """Stop the thread when all queued requests are answered."""
         self.queue.put(None)
         if self.thread is not None:
             await asyncio.to_thread(self.thread.join)
 
-    async def predict(self, texts: Sequence[str], question: PredictQuery) -> list[Any]:
+    async def predict(self, texts: Sequence[str], query: PredictQuery) -> list[Any]:
         answer = self.answer
         self.n_queries += 1
         try:
-            await asyncio.sleep(0)  # now all requests that came at the same moment are counted
-            if self.n_queries == 1 and not self.n_waiting_texts and self._is_quick(texts, question):
-                return self._answer_timed(answer, list(texts), question)
-            return await self._enqueue(QueuedRequest(self.loop.create_future(), texts, question, answer))
+            await asyncio.sleep(0)  # lets simultaneous requests increment n_queries first
+            if self.n_queries == 1 and not self.n_waiting_texts and self._is_quick(texts, query):
+                return self._answer_timed(answer, list(texts), query)
+            return await self._enqueue(QueuedRequest(self.loop.create_future(), texts, query, answer))
         finally:
             self.n_queries -= 1
 
-    def _is_quick(self, texts: Sequence[str], question: PredictQuery) -> bool:
-        """Return True if the event loop can answer at once, judging by the first answers. Filters can take long."""
-        if question.allow or question.deny:
+    def _is_quick(self, texts: Sequence[str], query: PredictQuery) -> bool:
+        """Return True if earlier answers predict that the event loop can answer at once. Filters may be slow."""
+        if query.allow or query.deny:
             return False
         length = len(texts) * FIXED_COST_CHARACTERS + sum(map(len, texts))
         return bool(self.seconds_per_character) and length * min(self.seconds_per_character) < MAX_INLINE_SECONDS
 
-    def _answer_timed(self, answer: AnswerFunction, texts: list[str], question: PredictQuery) -> list[Any]:
-        begin = time.perf_counter()
-        found = answer(texts, question)
+    def _answer_timed(self, answer: AnswerFunction, texts: list[str], query: PredictQuery) -> list[Any]:
+        start = time.perf_counter()
+        results = answer(texts, query)
         if len(texts) == 1:
-            self.seconds_per_character.append((time.perf_counter() - begin) / (FIXED_COST_CHARACTERS + len(texts[0])))
+            self.seconds_per_character.append((time.perf_counter() - start) / (FIXED_COST_CHARACTERS + len(texts[0])))
         self.observe(len(texts))
-        return found
+        return results
 
-    async def run_task(self, work: Callable[[], Any]) -> Any:
-        """Do other work with the model in its thread."""
-        return await self._enqueue(QueuedRequest(self.loop.create_future(), [""], task=work))
+    async def run_task(self, task: Callable[[], Any]) -> Any:
+        """Run another task with the model in its thread."""
+        return await self._enqueue(QueuedRequest(self.loop.create_future(), [""], task=task))
 
-    async def _enqueue(self, job: QueuedRequest) -> Any:
-        reserve = (
-            self.max_waiting_texts // 10 if len(job.texts) <= MAX_SMALL_REQUEST_TEXTS else 0
-        )  # large requests do not shut out others
-        if self.n_waiting_texts and self.n_waiting_texts + len(job.texts) > self.max_waiting_texts + reserve:
-            raise busy_error("Too many texts wait for this model; ask again in a moment.")
-        self.n_waiting_texts += len(job.texts)
-        self.queue.put(job)
-        return await job.future
+    async def _enqueue(self, request: QueuedRequest) -> Any:
+        # Small requests may exceed the limit by a tenth, so that large requests do not shut them out.
+        reserve = self.max_waiting_texts // 10 if len(request.texts) <= MAX_SMALL_REQUEST_TEXTS else 0
+        if self.n_waiting_texts and self.n_waiting_texts + len(request.texts) > self.max_waiting_texts + reserve:
+            raise busy_error("Too many texts are queued for this model; retry in a moment.")
+        self.n_waiting_texts += len(request.texts)
+        self.queue.put(request)
+        return await request.future
 
     def _process_queue(self) -> None:
         is_open = True
         while is_open or not self.queue.empty():
             batch, is_open = self._next_batch(is_open)
-            answer_batch([piece for piece in batch if not piece.request.future.cancelled()], self._answer_timed)
+            answer_batch([part for part in batch if not part.request.future.cancelled()], self._answer_timed)
             done = []
-            for piece in batch:
-                if piece.request.is_done:  # looked at once, because a job may be cancelled at any moment
-                    done.append(piece.request)
+            for part in batch:
+                if part.request.is_done:  # evaluated once, because the client may cancel at any moment
+                    done.append(part.request)
                 else:
-                    self.queue.put(piece.request)
+                    self.queue.put(part.request)
             if done:
                 self.loop.call_soon_threadsafe(self._deliver, done)
 
     def _next_batch(self, is_open: bool) -> tuple[list[BatchPart], bool]:
-        """Return what waits, up to the size of a batch, and whether more may come. Wait for the first job."""
+        """Wait for a request; return the queued requests up to the batch size, and False if the queue was closed."""
         batch: list[BatchPart] = []
         n_texts = n_characters = 0
         try:
-            while n_texts < MAX_BATCH_TEXTS and n_characters < MAX_BATCH_CHARACTERS:
-                job = self.queue.get() if is_open and not batch else self.queue.get_nowait()
-                if job is None:
+            while n_texts < self.max_batch_texts and n_characters < MAX_BATCH_CHARACTERS:
+                request = self.queue.get() if is_open and not batch else self.queue.get_nowait()
+                if request is None:
                     return batch, False
                 texts = take_texts(
-                    job.texts, job.n_answered, MAX_BATCH_TEXTS - n_texts, MAX_BATCH_CHARACTERS - n_characters
+                    request.texts,
+                    request.n_answered,
+                    self.max_batch_texts - n_texts,
+                    MAX_BATCH_CHARACTERS - n_characters,
                 )
-                batch.append(BatchPart(job, texts))
+                batch.append(BatchPart(request, texts))
                 n_texts += len(texts)
                 n_characters += sum(map(len, texts))
         except Empty:
             pass
         return batch, is_open
 
-    def _deliver(self, jobs: list[QueuedRequest]) -> None:
-        for job in jobs:
-            self.n_waiting_texts -= len(job.texts)
-            if job.future.done():
+    def _deliver(self, requests: list[QueuedRequest]) -> None:
+        for request in requests:
+            self.n_waiting_texts -= len(request.texts)
+            if request.future.done():
                 continue
-            if job.error is not None:
-                job.future.set_exception(job.error)
+            if request.error is not None:
+                request.future.set_exception(request.error)
             else:
-                job.future.set_result(job.result)
+                request.future.set_result(request.result)
 
 
 def take_texts(texts: Sequence[str], start: int, max_texts: int, max_characters: int) -> list[str]:
-    """Return the texts from `begin` on that keep within both limits, but at least one."""
+    """Return the texts from index `start` that fit both limits."""
     end = start
     while end < len(texts) and end - start < max_texts and max_characters > 0:
         max_characters -= len(texts[end])
@@ -184,14 +187,14 @@ TimedAnswerFunction = Callable[[AnswerFunction, list[str], PredictQuery], list[A
 
 
 def answer_batch(batch: Sequence[BatchPart], answer: TimedAnswerFunction) -> None:
-    """Answer equal questions to the same model together, and do other work by itself."""
-    alike: dict[tuple[Any, Any], list[BatchPart]] = {}
-    for piece in batch:
-        if piece.request.task is not None:
-            execute_queued_task(piece.request, piece.request.task)
+    """Answer equal queries of the same model in one call, and run other tasks one by one."""
+    groups: dict[tuple[Any, Any], list[BatchPart]] = {}
+    for part in batch:
+        if part.request.task is not None:
+            execute_queued_task(part.request, part.request.task)
         else:
-            alike.setdefault((piece.request.answer, piece.request.query), []).append(piece)
-    for group in alike.values():
+            groups.setdefault((part.request.answer, part.request.query), []).append(part)
+    for group in groups.values():
         answer_group(group, answer)
 
 
@@ -200,23 +203,23 @@ def answer_group(group: list[BatchPart], answer: TimedAnswerFunction) -> None:
     assert first.answer is not None
     assert first.query is not None
     try:
-        answers = iter(answer(first.answer, [text for piece in group for text in piece.texts], first.query))
-        for job, texts in group:
-            job.result = [*(job.result or ()), *(next(answers) for _ in texts)]
-            job.n_answered += len(texts)
-    except XmtcError as error:  # about the question
-        for job, _ in group:
-            job.error = error
-    except Exception as error:  # about one of the texts: the other requests are answered
+        answers = iter(answer(first.answer, [text for part in group for text in part.texts], first.query))
+        for request, texts in group:
+            request.result = [*(request.result or ()), *(next(answers) for _ in texts)]
+            request.n_answered += len(texts)
+    except XmtcError as error:  # caused by the query
+        for request, _ in group:
+            request.error = error
+    except Exception as error:  # caused by one text: the other requests are answered one by one
         if len(group) == 1:
             first.error = error
         else:
-            for piece in group:
-                answer_group([piece], answer)
+            for part in group:
+                answer_group([part], answer)
 
 
-def execute_queued_task(job: QueuedRequest, work: Callable[[], Any]) -> None:
+def execute_queued_task(request: QueuedRequest, task: Callable[[], Any]) -> None:
     try:
-        job.result, job.n_answered = work(), 1
-    except Exception as error:  # is answered to the client
-        job.error = error
+        request.result, request.n_answered = task(), 1
+    except Exception as error:  # raised again where the client waits
+        request.error = error

@@ -1,7 +1,7 @@
-"""Read uploaded files and write tables of tags: tasks that run in a child process of the service.
+"""Tasks that read uploaded files and write tables of tags, run in a child process of the service.
 
-An uploaded file is parsed in a child with limits on memory and time, which is killed when its request ends
-(xmtc/core/child_process.py). On Linux it has no name on disk, so that nothing is left after a crash."""
+The child process has limits on memory and time and is killed when its request ends (xmtc/core/child_process.py). On
+Linux an uploaded file has no name on disk, so that a crash leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from xmtc.errors import XmtcError, as_missing_extra
 from xmtc.output import Prediction, PredictionTable, get_writer
 from xmtc.server.request_errors import RequestError
 
-# Formats by the ends of file names.
 FORMAT_BY_SUFFIX = {
     ".txt": "text",
     ".md": "text",
@@ -38,16 +37,21 @@ FORMAT_BY_SUFFIX = {
     ".pdf": "pdf",
     ".csv": "csv",
     ".tsv": "tsv",
+    ".xlsx": "xlsx",
+    ".xls": "xlsx",
+    ".ods": "xlsx",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
 }
-FORMAT_BY_SUFFIX |= {".xlsx": "xlsx", ".xls": "xlsx", ".ods": "xlsx", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 DELIMITER_BY_FORMAT = {"csv": ",", "tsv": "\t"}
-SINGLE_DOCUMENT_FORMATS = ("text", "html", "pdf")  # formats of one document
-MAX_PROBED_ROWS = 50  # to find the column with the texts
-MAX_DOCUMENTS = 10_000
-MAX_LISTED_COLUMNS = 20  # in a message
-MAX_CELLS = 2_000_000  # of a table
-PRELOADED_MODULES = ("xmtc.server.files", "python_calamine", "pypdf", "trafilatura", "xlsxwriter")  # of a child process
-READ_TASK, WRITE_TASK = "xmtc.server.files:read_upload", "xmtc.server.files:write_table"  # names of the tasks
+SINGLE_DOCUMENT_FORMATS = ("text", "html", "pdf")
+MAX_PROBED_ROWS = 50  # rows read to choose the text column
+MAX_DOCUMENTS = 10_000  # per file
+MAX_LISTED_COLUMNS = 20  # in an error message
+MAX_CELLS = 2_000_000  # per table
+# Modules that a child process imports before its first task.
+PRELOADED_MODULES = ("xmtc.server.files", "python_calamine", "pypdf", "trafilatura", "xlsxwriter")
+READ_TASK, WRITE_TASK = "xmtc.server.files:read_upload", "xmtc.server.files:write_table"  # as ChildPool expects them
 CONTENT_TYPES = {
     "csv": "text/csv; charset=utf-8",
     "jsonl": "application/x-ndjson",
@@ -56,7 +60,7 @@ CONTENT_TYPES = {
 
 
 class TableTag(NamedTuple):
-    """A tag as a table holds it."""
+    """Tag in a row of a table."""
 
     label: str
     score: float
@@ -64,44 +68,44 @@ class TableTag(NamedTuple):
 
 
 def check_upload(name: str, content: bytes) -> None:
-    """Refuse a file whose name or size tells that it cannot be read."""
-    ending = Path(name).suffix.lower()
-    if ending not in FORMAT_BY_SUFFIX:
+    """Raise RequestError if the file type is not supported or the file is empty."""
+    suffix = Path(name).suffix.lower()
+    if suffix not in FORMAT_BY_SUFFIX:
         raise RequestError(
             415,
-            f"A file {ending or 'without an ending'} cannot be read; expected one of {', '.join(FORMAT_BY_SUFFIX)}.",
+            f"Unsupported file type {suffix or '(no extension)'}; expected one of {', '.join(FORMAT_BY_SUFFIX)}.",
         )
     if not content.strip():
-        raise RequestError(422, "The file is empty; check where it comes from.")
+        raise RequestError(422, "The file is empty; send a file that contains text.")
 
 
 def read_upload(request: dict[str, Any], content: IO[bytes]) -> Iterator[Any]:
-    """Yield the documents of a file as the JSON of a response, or the status and the message of a refusal."""
-    ending = Path(request["name"]).suffix.lower()
-    with open_temporary_path(content.read(), ending) as path:
+    """Yield the JSON response with the documents of a file, or the status and message of an error."""
+    suffix = Path(request["name"]).suffix.lower()
+    with open_temporary_path(content.read(), suffix) as path:
         try:
-            found = read_file(path, FORMAT_BY_SUFFIX[ending], request["column"], request["remembered"])
-        except RequestError as refused:
-            yield [refused.status, refused.message]
+            response = read_file(path, FORMAT_BY_SUFFIX[suffix], request["column"], request["remembered"])
+        except RequestError as error:
+            yield [error.status, error.message]
             return
-        except BadLine as bad:
-            yield [422, f"The file is no document: {bad.reason}."]
+        except BadLine as error:
+            yield [422, f"The file cannot be read as a document: {error.reason}."]
             return
         except XmtcError as error:
-            yield [422, remove_path(str(error), path, ending)]
+            yield [422, remove_path(str(error), path, suffix)]
             return
-    found["note"] = remove_path(found["note"], path, ending)
-    if not found["columns"] and len(found["documents"]) == 1:  # one text, which is called as its file
-        found["documents"][0]["id"] = Path(request["name"].replace("\\", "/")).stem
-    yield to_utf8_json(found)
+    response["note"] = remove_path(response["note"], path, suffix)
+    if not response["columns"] and len(response["documents"]) == 1:  # a single text takes the name of its file
+        response["documents"][0]["id"] = Path(request["name"].replace("\\", "/")).stem
+    yield to_utf8_json(response)
 
 
 @contextmanager
-def open_temporary_path(content: bytes, ending: str) -> Iterator[Path]:
-    """Yield the path of a file with this content, which has no name in any folder where the system has such files."""
+def open_temporary_path(content: bytes, suffix: str) -> Iterator[Path]:
+    """Yield the path of a file with this content: anonymous on Linux, in a temporary directory elsewhere."""
     if not hasattr(os, "memfd_create"):
         with TemporaryDirectory(prefix=TEMP_FOLDER_PREFIX) as folder:
-            path = Path(folder, f"file{ending}")
+            path = Path(folder, f"file{suffix}")
             path.write_bytes(content)
             yield path
         return
@@ -111,14 +115,14 @@ def open_temporary_path(content: bytes, ending: str) -> Iterator[Path]:
         yield Path(f"/proc/self/fd/{file.fileno()}")
 
 
-def remove_path(sentence: str, path: Path, ending: str) -> str:
-    return sentence.replace(str(path), f"file{ending}").replace(f" set aside in {os.devnull}", " left out")
+def remove_path(message: str, path: Path, suffix: str) -> str:
+    return message.replace(str(path), f"file{suffix}").replace(f" set aside in {os.devnull}", " left out")
 
 
 def read_file(path: Path, kind: str, column: str | None, remembered: str | None) -> dict[str, Any]:
     """Return the documents of a file, its columns, the column of the texts and a note.
 
-    `remembered` is the name of the text field in the corpus that the model was trained on.
+    `remembered` is the name of the text field of the training corpus.
     """
     rows = read_first_rows(path, kind)
     columns = [name for name in (rows[0] if rows else []) if name]
@@ -127,18 +131,20 @@ def read_file(path: Path, kind: str, column: str | None, remembered: str | None)
     fields = Fields(text=column or "text", labels=None)
     on_error = "stop" if kind in SINGLE_DOCUMENT_FORMATS else "skip"
     corpus = open_corpus(path, kind, fields, False, on_error, os.devnull, notifier=Notifier(notes.append))
-    documents = [{"id": each.id, "text": each.text} for each in islice(corpus, MAX_DOCUMENTS + 1)]
+    documents = [{"id": document.id, "text": document.text} for document in islice(corpus, MAX_DOCUMENTS + 1)]
     if len(documents) > MAX_DOCUMENTS:
-        raise RequestError(413, f"The file has more than {MAX_DOCUMENTS:,} documents; `xmtc predict` tags any number.")
+        raise RequestError(
+            413, f"The file has more than {MAX_DOCUMENTS:,} documents; use `xmtc predict` for larger files."
+        )
     if corpus.rejects is not None and corpus.rejects.first_bad_line is not None:
         first = corpus.rejects.first_bad_line
         notes.append(f"{corpus.n_rejected:,} left out, the first at {first.unit} {first.location}: {first.reason}.")
-    note = " ".join(each.partition("; --")[0].rstrip(".") + "." for each in notes)
+    note = " ".join(note.partition("; --")[0].rstrip(".") + "." for note in notes)
     return {"documents": documents, "columns": columns, "column": column, "note": note}
 
 
 def read_first_rows(path: Path, kind: str) -> list[list[str]]:
-    """Return the header of a table and some rows below it; nothing for a file that is no table."""
+    """Return the header of a table and its first rows, or an empty list if the format is not tabular."""
     if kind in DELIMITER_BY_FORMAT:
         return read_delimited_rows(path, DELIMITER_BY_FORMAT[kind])
     if kind == "xlsx":
@@ -146,7 +152,7 @@ def read_first_rows(path: Path, kind: str) -> list[list[str]]:
     return read_json_rows(path) if kind == "jsonl" else []
 
 
-def read_delimited_rows(path: Path, usual: str) -> list[list[str]]:
+def read_delimited_rows(path: Path, default: str) -> list[list[str]]:
     with path.open("rb") as file:
         head = file.read(DETECTION_BYTES)
     encoding = detect_encoding(head, is_whole=len(head) < DETECTION_BYTES).name
@@ -155,17 +161,17 @@ def read_delimited_rows(path: Path, usual: str) -> list[list[str]]:
     if lines and (declared := DELIMITER_DECLARATION_PATTERN.fullmatch(lines[0])):
         delimiter, lines = declared[1], lines[1:]
     else:
-        delimiter = sniff_delimiter(lines[0].strip("\r\n"), Fields(labels=None), usual) if lines else usual
+        delimiter = sniff_delimiter(lines[0].strip("\r\n"), Fields(labels=None), default) if lines else default
     try:
         return [
             [cell.strip() for cell in row] for row in islice(csv.reader(lines, delimiter=delimiter), MAX_PROBED_ROWS)
         ]
-    except csv.Error:  # the reader says what is wrong with it
+    except csv.Error:  # open_corpus reports the error
         return []
 
 
 def read_workbook_rows(path: Path) -> list[list[str]]:
-    """Return the rows of the first sheet that is not empty, from its header on: the row with most cells."""
+    """Return the first non-empty sheet from its header on; the header is the row with the most non-empty cells."""
     try:
         import python_calamine  # noqa: F401
     except ImportError as error:
@@ -177,11 +183,9 @@ def read_workbook_rows(path: Path) -> list[list[str]]:
             sheet = workbook.get_sheet_by_name(name)
             rows = [[cell_to_text(cell).strip() for cell in row] for row in islice(sheet.iter_rows(), MAX_PROBED_ROWS)]
             if any(any(row) for row in rows):
-                begin = max(
-                    range(min(len(rows), MAX_HEADER_ROWS)), key=lambda place: len(list(filter(None, rows[place])))
-                )
-                return rows[begin:]
-    except Exception:  # a damaged one raises anything; the reader says what is wrong with it
+                header = max(range(min(len(rows), MAX_HEADER_ROWS)), key=lambda row: len(list(filter(None, rows[row]))))
+                return rows[header:]
+    except Exception:  # a damaged workbook raises any error; open_corpus reports it
         return []
     return []
 
@@ -202,44 +206,46 @@ def read_json_rows(path: Path) -> list[list[str]]:
 
 
 def choose_column(rows: list[list[str]], requested: str | None, remembered: str | None) -> str:
-    """Return the column that was asked for, or that of the training, or text; else the one with the longest cells."""
+    """Return the requested column, else that of the training corpus, "text" or the one with the longest cells."""
     header, *below = rows
     if requested:
         if not all(match_name(header, name) for name in Fields(text=requested).text_names):
-            raise RequestError(422, f"There is no column {requested[:100]!r}; there are {format_column_names(header)}.")
+            raise RequestError(
+                422, f"There is no column {requested[:100]!r}; the columns are {format_column_names(header)}."
+            )
         return requested
     for name in filter(None, (remembered, "text")):
-        if all(match_name(header, each) for each in Fields(text=name).text_names):
+        if all(match_name(header, part) for part in Fields(text=name).text_names):
             return name
-    lengths = [sum(len(row[place]) for row in below if place < len(row)) for place in range(len(header))]
-    return header[max((place for place in range(len(header)) if header[place]), key=lambda place: lengths[place])]
+    lengths = [sum(len(row[i]) for row in below if i < len(row)) for i in range(len(header))]
+    return header[max((i for i in range(len(header)) if header[i]), key=lambda i: lengths[i])]
 
 
 def format_column_names(names: list[str]) -> str:
-    named = [name[:100] for name in names if name]
-    return ", ".join(named[:MAX_LISTED_COLUMNS]) + (", …" if len(named) > MAX_LISTED_COLUMNS else "")
+    columns = [name[:100] for name in names if name]
+    return ", ".join(columns[:MAX_LISTED_COLUMNS]) + (", …" if len(columns) > MAX_LISTED_COLUMNS else "")
 
 
 def check_cells(n_tags: list[int], format: str) -> None:
-    """Refuse a table with too many cells: rows are as wide as the widest, with a label, a name and a score per tag."""
+    """Raise RequestError if the table has too many cells: three per tag, and all rows as wide as the widest."""
     n_cells = 3 * sum(n_tags) if format == "jsonl" else len(n_tags) * (2 + 3 * max(n_tags, default=0))
     if n_cells > MAX_CELLS:
-        instead = "" if format == "jsonl" else ", or ask for jsonl, which has no empty cells"
+        hint = "" if format == "jsonl" else ", or use the format jsonl, which has no empty cells"
         raise RequestError(
-            413, f"The table would have {n_cells:,} cells, expected {MAX_CELLS:,} at most; send fewer rows{instead}."
+            413, f"The table would have {n_cells:,} cells, expected {MAX_CELLS:,} at most; send fewer rows{hint}."
         )
 
 
 def write_table(request: dict[str, Any], content: IO[bytes]) -> Iterator[bytes]:
-    """Yield documents and their tags as a file with a row for each document."""
-    sent: list[tuple[str, str, list[Any]]] = json.loads(content.read())
-    rows: list[tuple[str, str, Any]] = [(id, text, [TableTag(*tag) for tag in tags]) for id, text, tags in sent]
+    """Yield a file with one row per document and its tags."""
+    documents: list[tuple[str, str, list[Any]]] = json.loads(content.read())
+    rows: list[tuple[str, str, Any]] = [(id, text, [TableTag(*tag) for tag in tags]) for id, text, tags in documents]
     format = request["format"]
-    most = max((len(tags) for _, _, tags in rows), default=0)
+    max_tags = max((len(tags) for _, _, tags in rows), default=0)
     has_names = any(tag.name not in (None, tag.label) for _, _, tags in rows for tag in tags)
-    table = PredictionTable(k=max(1, most), wide=True, kept_fields=("text",), has_names=has_names)
+    table = PredictionTable(k=max(1, max_tags), wide=True, kept_fields=("text",), has_names=has_names)
     stream = io.BytesIO()
     options = {"in_memory": True} if format == "xlsx" else {"bom": True} if format == "csv" else {}
-    with get_writer(format)(stream, table, **options) as write:  # by its mark Excel knows UTF-8
+    with get_writer(format)(stream, table, **options) as write:  # Excel needs the BOM to detect UTF-8
         write(Prediction(id, tags, (text,)) for id, text, tags in rows)
     yield stream.getvalue()

@@ -1,4 +1,4 @@
-"""ASGI middleware around the whole application: hosts, authentication, size limits, timeouts, and the request log."""
+"""ASGI middleware: host check, authentication, size limits, timeouts and the request log."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 HTTP_METHODS = frozenset(("GET", "HEAD", "POST", "OPTIONS"))
-OPEN_PATHS = ("/", "/healthz", "/readyz")  # and the files of the page, which asks for the token
+OPEN_PATHS = ("/", "/healthz", "/readyz")  # need no token, like the files of the page, which asks for it
 STATIC_PREFIX = "/static/"
 MAX_QUERY_FIELDS = 100
-RESPONSE_CHUNK_BYTES = 2**16  # of an answer that are handed to the connection at a time
+RESPONSE_CHUNK_BYTES = 2**16  # larger response bodies are sent in chunks of this size
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -43,32 +43,32 @@ ENCODED_HEADERS = [(name.encode(), value.encode()) for name, value in RESPONSE_H
 
 
 class Reply:
-    """Answer to one request, with the headers that all answers have."""
+    """Response to one request; adds the security headers."""
 
     def __init__(self, send: Send, account: RequestMemory, path: str) -> None:
         self._send, self.account, self.path = send, account, path
-        self._start: Message | None = None  # held until the body is known to have room
+        self._start: Message | None = None  # sent when memory for the body is reserved
         self._is_refused = False
-        self.status = 0  # until it has begun
+        self.status = 0  # 0 until the response has started
         self.n_bytes = 0
 
     async def send(self, message: Message) -> None:
         if self._is_refused:
             return
         if message["type"] == "http.response.start":
-            given = {name.lower() for name, _ in message.get("headers", ())}
-            own = [pair for pair in ENCODED_HEADERS if pair[0] not in given]
-            self._start = {**message, "headers": [*message.get("headers", ()), *own]}
+            present = {name.lower() for name, _ in message.get("headers", ())}
+            missing = [pair for pair in ENCODED_HEADERS if pair[0] not in present]
+            self._start = {**message, "headers": [*message.get("headers", ()), *missing]}
             return
         body = message.get("body", b"")
         is_large = len(body) > RESPONSE_CHUNK_BYTES
         if is_large:
             try:
                 self.account.cover_answer(len(body))
-            except RequestError as refused:
+            except RequestError as error:
                 self._is_refused = True
                 if not self.status:
-                    await self._write_error(refused)
+                    await self._write_error(error)
                 return
         if self._start is not None:
             start, self._start = self._start, None
@@ -82,20 +82,20 @@ class Reply:
 
     async def _send_in_chunks(self, message: Message, body: memoryview) -> None:
         """Send a large body as fast as the client reads it, so that a timeout can free it."""
-        for begin in range(0, len(body), RESPONSE_CHUNK_BYTES):
-            end = begin + RESPONSE_CHUNK_BYTES
+        for start in range(0, len(body), RESPONSE_CHUNK_BYTES):
+            end = start + RESPONSE_CHUNK_BYTES
             more = end < len(body) or message.get("more_body", False)
-            await self._send({**message, "body": bytes(body[begin:end]), "more_body": more})
+            await self._send({**message, "body": bytes(body[start:end]), "more_body": more})
 
-    async def send_error(self, refused: RequestError) -> None:
-        """Answer with an error, unless an answer has begun: then the connection is closed in the middle of it."""
+    async def send_error(self, error: RequestError) -> None:
+        """Respond with an error, unless the response has started: then the server closes the connection."""
         if not self.status and not self._is_refused:
-            await self._write_error(refused)
+            await self._write_error(error)
 
-    async def _write_error(self, refused: RequestError) -> None:
-        self.status, body, kind = encode_error(refused, self.path)
+    async def _write_error(self, error: RequestError) -> None:
+        self.status, body, content_type = encode_error(error, self.path)
         self.n_bytes = len(body)
-        headers = {"content-type": kind, "content-length": str(len(body)), **refused.headers}
+        headers = {"content-type": content_type, "content-length": str(len(body)), **error.headers}
         encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         await self._send(
             {"type": "http.response.start", "status": self.status, "headers": [*encoded, *ENCODED_HEADERS]}
@@ -104,11 +104,11 @@ class Reply:
 
 
 class RequestLimits:
-    """Middleware that refuses requests which are not allowed, too large or too slow, and logs every request."""
+    """Middleware that refuses requests that are not allowed, too large or too slow, and logs every request."""
 
     def __init__(self, app: App, settings: Settings, metrics: Metrics, memory: MemoryBudget) -> None:
         self.app, self.settings, self.limits, self.metrics = app, settings, settings.limits, metrics
-        self.running_by_client: Counter[str] = Counter()  # requests by address
+        self.running_by_client: Counter[str] = Counter()  # running requests by client address
         self.memory = memory
         self.hosts = HostCheck(settings)
         self.token = None if settings.token is None else settings.token.encode()
@@ -117,7 +117,7 @@ class RequestLimits:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begin, account = time.perf_counter(), RequestMemory(self.memory)
+        start, account = time.perf_counter(), RequestMemory(self.memory)
         scope[ACCOUNT_KEY] = account
         reply, body = Reply(send, account, scope["path"]), RequestBody(self.limits.body, account)
         client = scope["client"][0] if scope.get("client") else ""
@@ -131,7 +131,7 @@ class RequestLimits:
             if not self.running_by_client[client]:
                 del self.running_by_client[client]
             account.close()
-            self._log(scope, reply, body.size, client, time.perf_counter() - begin)
+            self._log(scope, reply, body.size, client, time.perf_counter() - start)
 
     async def _handle(self, scope: Scope, receive: Receive, reply: Reply, body: RequestBody, client: str) -> None:
         try:
@@ -142,65 +142,66 @@ class RequestLimits:
                 await self.app(scope, receive, reply.send)
         except TimeoutError:
             if body.is_read:
-                late = busy_error(
-                    f"This took longer than {self.limits.seconds:g} seconds; ask for less, or again later."
+                timeout_error = busy_error(
+                    f"The request took longer than {self.limits.seconds:g} seconds; send less at once, or retry later."
                 )
             else:
-                late = RequestError(408, f"The request had not arrived after {self.limits.seconds:g} seconds.")
-            await reply.send_error(late)
+                timeout_error = RequestError(
+                    408, f"The request body did not arrive within {self.limits.seconds:g} seconds."
+                )
+            await reply.send_error(timeout_error)
         except ClientDisconnected:
             pass
         except Exception as error:
-            refused = request_error_from(error)
-            if refused.status == 500:
+            request_error = request_error_from(error)
+            if request_error.status == 500:
                 log.write_event("failure", **log.describe_exception(error))
-            await reply.send_error(refused)
+            await reply.send_error(request_error)
 
     def _check(self, scope: Scope, client: str) -> None:
-        """Raise Refused if the head of a request says that it must not be answered."""
+        """Raise RequestError if the request line or the headers are not allowed."""
         headers = parse_headers(scope["headers"])
         self.hosts.check(headers, scope.get("http_version", "1.1"))
         if scope["method"] not in HTTP_METHODS:
-            raise RequestError(405, "Only GET and POST are known here.", headers={"Allow": "GET, HEAD, POST"})
+            raise RequestError(405, "Method not allowed; use GET or POST.", headers={"Allow": "GET, HEAD, POST"})
         if scope.get("query_string", b"").count(b"&") >= MAX_QUERY_FIELDS:
-            raise RequestError(400, f"Found more than {MAX_QUERY_FIELDS} fields in the query of the address.")
+            raise RequestError(400, f"The query string has more than {MAX_QUERY_FIELDS} fields; send fewer.")
         is_open = scope["path"] in OPEN_PATHS or scope["path"].startswith(STATIC_PREFIX)
         if self.token is not None and not is_open:
-            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-            if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self.token):
-                message = "This service needs a token; send it as `Authorization: Bearer TOKEN`."
+            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+            if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self.token):
+                message = "This service requires a token; send it as `Authorization: Bearer TOKEN`."
                 raise RequestError(401, message, headers={"WWW-Authenticate": "Bearer"})
         if self.limits.per_client and self.running_by_client[client] > self.limits.per_client:
-            raise RequestError(
-                429, f"More than {self.limits.per_client} requests at a time from one address.", retry_seconds=1
-            )
+            message = f"More than {self.limits.per_client} concurrent requests from one address; retry in a moment."
+            raise RequestError(429, message, retry_seconds=1)
 
     def _log(self, scope: Scope, reply: Reply, n_bytes: int, client: str, seconds: float) -> None:
         route, method = get_route(scope), scope["method"] if scope["method"] in HTTP_METHODS else "other"
-        status = reply.status or 499  # the client had left
+        status = reply.status or 499  # 499: the client closed the connection
         self.metrics.requests.labels(route, method, status).inc()
         self.metrics.seconds.labels(route).observe(seconds)
         if self.settings.access_log:
-            asked = scope.get("xmtc", {})  # added by the application: the model, the number of texts
-            took = round(1000 * seconds, 2)
+            details = scope.get("xmtc", {})  # set by Service.find_model: model, number of texts
+            milliseconds = round(1000 * seconds, 2)
             sizes = {"bytes_in": n_bytes, "bytes_out": reply.n_bytes}
             log.write_event(
-                "request", method=method, route=route, **asked, status=status, ms=took, **sizes, client=client
+                "request", method=method, route=route, **details, status=status, ms=milliseconds, **sizes, client=client
             )
 
 
 class ClientDisconnected(Exception):
-    """The client has closed the connection before its request had arrived."""
+    """The client closed the connection before the whole request arrived."""
 
 
 class RequestBody:
-    """Body of one request, held in memory until the request has ended."""
+    """Body of one request, held in memory until the request ends."""
 
     def __init__(self, max_bytes: int, account: RequestMemory) -> None:
         self.max_bytes, self.account, self.size, self.is_read = max_bytes, account, 0, True
 
     async def read(self, scope: Scope, receive: Receive) -> Receive:
-        """Read the whole body; return a function that gives it to the application."""
+        """Read the whole body; return a `receive` function that replays it to the application."""
         parts = []
         declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not declared.isdigit() or len(declared) > 18 or int(declared) > self.max_bytes:
@@ -220,11 +221,11 @@ class RequestBody:
             parts.append(part)
             more = message.get("more_body", False)
         self.is_read = True
-        whole: list[Message] = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
+        messages: list[Message] = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
         parts.clear()
 
         async def replay() -> Message:
-            return whole.pop() if whole else await receive()
+            return messages.pop() if messages else await receive()
 
         return replay
 
@@ -234,6 +235,6 @@ def too_large_error(max_bytes: int) -> RequestError:
 
 
 def get_route(scope: Scope) -> str:
-    """Return the pattern of an address. The address itself is not logged, because a client chooses it."""
-    found = getattr(scope.get("route"), "path", None)
-    return found or (STATIC_PREFIX if scope["path"].startswith(STATIC_PREFIX) else "none")
+    """Return the path pattern of a request. The path itself is not logged, because the client chooses it."""
+    pattern = getattr(scope.get("route"), "path", None)
+    return pattern or (STATIC_PREFIX if scope["path"].startswith(STATIC_PREFIX) else "none")

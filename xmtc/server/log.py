@@ -1,6 +1,7 @@
-"""Log of a service: a JSON object in each line, to standard error. It holds no text that was sent, nor any part of an
-address that a client has made up. A log that cannot be written (a full disk, a pipe that nobody reads) loses lines and
-counts them; it never stops the service."""
+"""Log of the service: JSON lines on standard error.
+
+The log contains neither texts nor paths that clients send. If it cannot be written (full disk, blocked pipe), lines are
+lost and counted; the service never waits for the log."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ WriteLine = Callable[[bytes], int]
 
 
 class LogSink:
-    """Standard error, written without ever waiting for its reader."""
+    """Non-blocking writer to standard error."""
 
     def __init__(self) -> None:
-        self.n_lost_lines = 0  # lines, since the last one that was written
-        self.is_broken = False  # the last line was written in part
+        self.n_lost_lines = 0  # since the last written line
+        self.is_broken = False  # True if only a part of the last line was written
         self.write = make_nonblocking_writer()
 
     def add(self, line: bytes) -> None:
@@ -37,30 +38,30 @@ class LogSink:
             line = b"\n" + line
         try:
             n_written = self.write(line)
-        except (OSError, ValueError):  # nobody reads it, it is full, or it is closed
+        except (OSError, ValueError):  # blocked, full or closed
             n_written = 0
         self.is_broken = (self.is_broken and not n_written) or 0 < n_written < len(line)
         self.n_lost_lines = 0 if n_written == len(line) else self.n_lost_lines + 1
 
 
 def make_nonblocking_writer() -> WriteLine:
-    """Return a function that writes to standard error what can be written at once."""
-    kind = os.fstat(STDERR).st_mode
-    if stat.S_ISSOCK(kind) and hasattr(socket, "MSG_DONTWAIT"):
-        connected = socket.socket(fileno=os.dup(STDERR))
-        return lambda line: connected.send(line, socket.MSG_DONTWAIT)
-    if stat.S_ISFIFO(kind):
-        with suppress(OSError):  # not allowed, or no such file system
-            own = os.open(f"/proc/self/fd/{STDERR}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            return lambda line: os.write(own, line)
-    if stat.S_ISREG(kind) or not hasattr(select, "poll"):
+    """Return a function that writes to standard error as many bytes as possible without blocking."""
+    mode = os.fstat(STDERR).st_mode
+    if stat.S_ISSOCK(mode) and hasattr(socket, "MSG_DONTWAIT"):
+        connection = socket.socket(fileno=os.dup(STDERR))
+        return lambda line: connection.send(line, socket.MSG_DONTWAIT)
+    if stat.S_ISFIFO(mode):
+        with suppress(OSError):  # /proc is missing or not accessible
+            descriptor = os.open(f"/proc/self/fd/{STDERR}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            return lambda line: os.write(descriptor, line)
+    if stat.S_ISREG(mode) or not hasattr(select, "poll"):
         return lambda line: os.write(STDERR, line)
     poll = select.poll()
     poll.register(STDERR, select.POLLOUT)
     return lambda line: os.write(STDERR, line) if poll.poll(0) else 0
 
 
-log_sink: LogSink | None = None  # of a service that runs
+log_sink: LogSink | None = None  # set by redirect_logs
 
 
 def encode_event(name: str, **fields: Any) -> bytes:
@@ -69,7 +70,7 @@ def encode_event(name: str, **fields: Any) -> bytes:
 
 
 def write_event(name: str, **fields: Any) -> None:
-    """Write one line."""
+    """Write one line to the log."""
     line = encode_event(name, **fields)
     if log_sink is not None:
         log_sink.add(line)
@@ -80,13 +81,13 @@ def write_event(name: str, **fields: Any) -> None:
 
 
 def describe_exception(error: BaseException) -> dict[str, Any]:
-    """Return the type and place of an error, without its message, which may quote a text."""
+    """Return the type and code lines of an error, but not its message, which may quote a text."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     return {"error": type(error).__name__, "at": [f"{frame.filename}:{frame.lineno}" for frame in frames]}
 
 
 class JsonLogHandler(logging.Handler):
-    """Handler for the log of uvicorn."""
+    """Logging handler that writes uvicorn's records to the log of the service."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.exc_info and record.exc_info[1] is not None:
@@ -96,19 +97,19 @@ class JsonLogHandler(logging.Handler):
 
 
 class StderrLog(io.TextIOBase):
-    """Replacement of sys.stderr: everything that is written to it becomes a line of the log."""
+    """Replacement of sys.stderr that writes every text as an event to the log."""
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
         if text.strip():
-            write_event("said", message=text.strip())
+            write_event("stderr", message=text.strip())
         return len(text)
 
 
 def redirect_logs() -> None:
-    """Send the log of uvicorn and everything that is written to sys.stderr to the log."""
+    """Redirect uvicorn's log and sys.stderr to the log of the service."""
     global log_sink
     logger = logging.getLogger("uvicorn")
     logger.handlers, logger.propagate = [JsonLogHandler(logging.WARNING)], False

@@ -1,5 +1,4 @@
-"""Tools for assistants, by the Model Context Protocol: tag a text, explain a tag, search labels. The assistant starts
-the process and uses its standard input and output."""
+"""Model Context Protocol server with the tools `tag`, `explain` and `labels`, on standard input and output."""
 
 from __future__ import annotations
 
@@ -24,16 +23,14 @@ from xmtc.server.messages import MAX_EXPLAINED_CHARACTERS, MAX_LABEL, MAX_LANGUA
 from xmtc.server.models import LoadedModel
 from xmtc.server.settings import Settings
 
-MAX_TOOL_WORDS = 20  # of an explanation: an assistant reads all of them
-MAX_FOUND_LABELS = 1000  # of an answer
+MAX_TOOL_WORDS = 20  # words per explanation; fewer than over HTTP, because an assistant reads all of them
+MAX_FOUND_LABELS = 1000  # labels per search
 SURROGATE_PATTERN = re.compile(rb"\\u[dD][89a-fA-F]")
-JSON_ESCAPE_PATTERN = re.compile(
-    rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\."
-)  # of JSON: a pair of surrogates is one
+JSON_ESCAPE_PATTERN = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.")  # a surrogate pair is one match
 
 
 def with_tool_errors(tool: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a tool that answers with one sentence if it fails."""
+    """Return the tool wrapped so that errors become a ToolError with a one-line message."""
 
     @wraps(tool)
     def answer(*arguments: Any, **named: Any) -> Any:
@@ -43,15 +40,15 @@ def with_tool_errors(tool: Callable[..., Any]) -> Callable[..., Any]:
             raise ToolError(str(error)) from None
         except Exception as error:
             log.write_event("failure", **log.describe_exception(error))
-            raise ToolError("Something went wrong here, which the log of the service says more about.") from None
+            raise ToolError("Internal error; see the log of the service.") from None
 
     return answer
 
 
 class LimitedLineReader(io.BufferedIOBase):
-    """Standard input that ends when a line is longer than a limit.
+    """Binary input stream that ends at a line longer than a limit.
 
-    A lone surrogate in JSON becomes U+FFFD: the parser would refuse the message, and nobody would answer it."""
+    Lone surrogates in JSON become U+FFFD, because the parser would drop the message without an answer."""
 
     def __init__(self, stream: BinaryIO, max_bytes: int) -> None:
         self.stream, self.max_bytes = stream, max_bytes
@@ -60,7 +57,7 @@ class LimitedLineReader(io.BufferedIOBase):
         return True
 
     def read1(self, size: int = -1) -> bytes:
-        """Return the next line, whatever the size that was asked for."""
+        """Return the next line; `size` is ignored."""
         line = self.stream.readline(self.max_bytes + 1)
         if len(line) > self.max_bytes:
             log.write_event("message refused", message=f"A message is longer than {self.max_bytes:,} bytes.")
@@ -77,10 +74,10 @@ def replace_lone_surrogate(escape: re.Match[bytes]) -> bytes:
 
 
 def serve(settings: Settings) -> None:
-    """Answer on standard input and output until the client closes them."""
+    """Serve on standard input and output until the client closes them."""
     tools = create_server(settings)
-    with open(os.devnull, "rb") as nothing, os.fdopen(os.dup(0), "rb") as messages:
-        os.dup2(nothing.fileno(), 0)  # so that no library and no child process reads messages
+    with open(os.devnull, "rb") as null, os.fdopen(os.dup(0), "rb") as messages:
+        os.dup2(null.fileno(), 0)  # libraries and child processes must not read messages
         sys.stdin = io.TextIOWrapper(LimitedLineReader(messages, settings.limits.body), encoding="utf-8")
         tools.run("stdio")
 
@@ -88,23 +85,23 @@ def serve(settings: Settings) -> None:
 def create_server(settings: Settings) -> MCPServer:
     run = Run(threads=settings.threads, device=settings.device)
     models = {name: LoadedModel.load(folder, run) for name, folder in settings.models}
-    first, turn = next(iter(models)), Lock()  # a network answers one question at a time
+    first, lock = next(iter(models)), Lock()  # neural models predict one request at a time
     tools = MCPServer(
         "xmtc",
         version=xmtc.__version__,
-        instructions=f"Tags texts with labels of a trained model. Models here: {', '.join(models)}.",
+        instructions=f"Tags texts with labels of a trained model. Available models: {', '.join(models)}.",
         log_level="WARNING",
     )
 
-    def chosen(model: str | None, text: str, most: int = settings.limits.text) -> LoadedModel:
+    def find_model(model: str | None, text: str, max_length: int = settings.limits.text) -> LoadedModel:
         if (model or first) not in models:
-            raise XmtcError(f"There is no model {str(model)[:100]!r} here; there are {', '.join(models)}.")
-        check_length("a text", text, most)
+            raise XmtcError(f"Unknown model {str(model)[:100]!r}; expected one of {', '.join(models)}.")
+        check_length("a text", text, max_length)
         return models[model or first]
 
-    def check_length(what: str, value: str | None, most: int) -> None:
-        if value is not None and len(value) > most:
-            raise XmtcError(f"Found {what} of {len(value):,} characters, expected {most:,} at most; shorten it.")
+    def check_length(noun: str, value: str | None, max_length: int) -> None:
+        if value is not None and len(value) > max_length:
+            raise XmtcError(f"Found {noun} of {len(value):,} characters, expected {max_length:,} at most; shorten it.")
 
     @tools.tool()
     @with_tool_errors
@@ -116,31 +113,36 @@ def create_server(settings: Settings) -> MCPServer:
         threshold: float | Literal["tuned"] = 0.0,
     ) -> dict[str, Any]:
         """Return the best k labels of a text, with their names and scores between 0 and 1, best first. `threshold` is
-        the minimum score; "tuned" applies the thresholds that the model has tuned, whatever k is."""
-        opened = chosen(model, text)
+        the minimum score; "tuned" applies the model's tuned thresholds and ignores k."""
+        loaded = find_model(model, text)
         check_length("a language", language, MAX_LANGUAGE)
-        with turn:
+        with lock:
             query = PredictQuery(min(k, settings.limits.k), threshold, language)
-            tags = opened.predict_labels([text], query)[0]
+            tags = loaded.predict_labels([text], query)[0]
         return {"tags": [{"label": tag.label, "name": tag.name or tag.label, "score": tag.score} for tag in tags]}
 
     @tools.tool()
     @with_tool_errors
     def explain(text: str, label: str, model: str | None = None) -> dict[str, Any]:
-        """Return the words of a text that speak for a label, and, with weights below 0, those against it."""
-        opened = chosen(model, text, MAX_EXPLAINED_CHARACTERS)
+        """Return the words of a text with their weights for a label; negative weights lower its score."""
+        loaded = find_model(model, text, MAX_EXPLAINED_CHARACTERS)
         check_length("a label", label, MAX_LABEL)
-        with turn:
-            found = opened.tagger.highlight(text, label, n=len(text), run=opened.run)[0]
-        words = [{"word": word["word"], "weight": word["weight"]} for word in locate_words(found)[:MAX_TOOL_WORDS]]
-        return {"label": found.label, "name": found.name or found.label, "score": found.score, "words": words}
+        with lock:
+            highlight = loaded.tagger.highlight(text, label, n=len(text), run=loaded.run)[0]
+        words = [{"word": word["word"], "weight": word["weight"]} for word in locate_words(highlight)[:MAX_TOOL_WORDS]]
+        return {
+            "label": highlight.label,
+            "name": highlight.name or highlight.label,
+            "score": highlight.score,
+            "words": words,
+        }
 
     @tools.tool()
     @with_tool_errors
     def labels(search: str, model: str | None = None, limit: int = 20) -> dict[str, Any]:
-        """Return labels of the model by any of their names."""
+        """Search the labels of the model by any of their names."""
         if not 1 <= limit <= MAX_FOUND_LABELS:
             raise XmtcError(f"Found limit={limit}, expected a number from 1 to {MAX_FOUND_LABELS:,}.")
-        return {"labels": chosen(model, search, MAX_SEARCH).search(search, limit=limit)}
+        return {"labels": find_model(model, search, MAX_SEARCH).search(search, limit=limit)}
 
     return tools

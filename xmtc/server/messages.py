@@ -1,4 +1,4 @@
-"""Bodies of requests and answers, as OpenAPI describes them."""
+"""Pydantic models of the request and response bodies."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from xmtc.explain.highlights import Highlight
 
-MAX_LABEL, MAX_LANGUAGE, MAX_SEARCH = 1000, 100, 200  # characters
+MAX_LABEL, MAX_LANGUAGE, MAX_SEARCH = 1000, 100, 200  # maximum lengths in characters
 
 Item = TypeVar("Item")
-LabelEntry = Annotated[str, Field(max_length=MAX_LABEL)]  # label, or several labels such as branch:…
+LabelEntry = Annotated[str, Field(max_length=MAX_LABEL)]  # a label, or a set of labels such as branch:…
 ScoreThreshold = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-FailFastList = Annotated[list[Item], Field(fail_fast=True)]  # one error for a list, not one for each of its items
+FailFastList = Annotated[list[Item], Field(fail_fast=True)]  # reports one error per list, not one per item
 
 
 def make_config(**values: Any) -> ConfigDict:
@@ -23,22 +23,26 @@ def make_config(**values: Any) -> ConfigDict:
 class PredictRequest(BaseModel):
     model_config = make_config(text="Regulation on the import of citrus fruit", k=3)
 
-    text: str | None = Field(None, description="one text")
-    texts: FailFastList[str] | None = Field(None, description="or several; expected: either of them")
-    k: int = Field(5, ge=1, description="labels of a text, at most")
+    text: str | None = Field(None, description="A single text.")
+    texts: FailFastList[str] | None = Field(None, description="Several texts; send either `text` or `texts`.")
+    k: int = Field(5, ge=1, description="Maximum number of labels per text.")
     threshold: ScoreThreshold | Literal["tuned"] | None = Field(
         None, description='Minimum score, or "tuned" for the thresholds that `xmtc thresholds` tuned.'
     )
-    language: str | None = Field(None, max_length=MAX_LANGUAGE, description="of the names, with a vocabulary")
-    allow: FailFastList[LabelEntry] = Field(
-        [], max_length=1000, description="labels to choose from, or branch:…, scheme:…"
+    language: str | None = Field(
+        None, max_length=MAX_LANGUAGE, description="Language of the label names; needs a vocabulary."
     )
-    deny: FailFastList[LabelEntry] = Field([], max_length=1000, description="labels never to give")
+    allow: FailFastList[LabelEntry] = Field(
+        [], max_length=1000, description="Only these labels are predicted; also `branch:…` and `scheme:…`."
+    )
+    deny: FailFastList[LabelEntry] = Field(
+        [], max_length=1000, description="These labels are never predicted; same syntax as `allow`."
+    )
 
 
 class TagOut(BaseModel):
     label: str
-    name: str = Field(description="what the label is called; the label itself where no vocabulary tells")
+    name: str = Field(description="Name of the label in the vocabulary, or the label itself.")
     score: float
 
 
@@ -72,8 +76,8 @@ class ExplainRequest(BaseModel):
 
 class ExplainedWord(BaseModel):
     word: str
-    weight: float = Field(description="what it adds to the score of the label; below 0: against it")
-    spans: list[tuple[int, int]] = Field(description="where it stands in the text, in characters")
+    weight: float = Field(description="Contribution to the score of the label; may be negative.")
+    spans: list[tuple[int, int]] = Field(description="Start and end of each occurrence, in characters.")
 
 
 class ExplainResponse(BaseModel):
@@ -97,7 +101,7 @@ class ModelOut(BaseModel):
 
 class ModelList(BaseModel):
     models: list[ModelOut]
-    damaged: list[str] = Field([], description="names of models whose folders are damaged; left out if there are none")
+    damaged: list[str] = Field([], description="Names of the damaged models; missing if there are none.")
 
 
 class LabelOut(BaseModel):
@@ -143,10 +147,10 @@ class TableRequest(BaseModel):
         rows=[{"id": "1", "text": "…", "tags": [{"label": "1309", "score": 0.93}]}], format="csv"
     )
 
-    max_json_values: ClassVar[int] = 2_000_000  # such as 10,000 rows with 14 tags
+    max_json_values: ClassVar[int] = 2_000_000  # enough for 10,000 rows with 14 tags each
 
     rows: FailFastList[TableRow] = Field(max_length=100_000)
-    format: Annotated[Literal["xlsx", "csv", "jsonl"], Field(description="of the file")] = "xlsx"
+    format: Annotated[Literal["xlsx", "csv", "jsonl"], Field(description="File format.")] = "xlsx"
 
 
 class ErrorDetail(BaseModel):
@@ -162,23 +166,26 @@ class ErrorResponse(BaseModel):
     error: ErrorDetail
 
 
-MAX_EXPLAINED_WORDS = 100  # of an explanation
-MAX_WORD_SPANS = 1000  # of a word
-MAX_EXPLAINED_CHARACTERS = 100_000  # of a text; one takes 0.1 s, for which its model answers nobody else
+MAX_EXPLAINED_WORDS = 100  # words per explanation
+MAX_WORD_SPANS = 1000  # occurrences per word
+MAX_EXPLAINED_CHARACTERS = 100_000  # a text of this length blocks its model for 0.1 s
 
 
-def locate_words(found: Highlight) -> list[dict[str, Any]]:
-    """Return the words that have a weight, the strongest first. A word that occurs several times has the weight of all
-    its occurrences; a word that has a weight only as part of a longer term has the weight of the term."""
-    in_all = {word.casefold(): weight for word, weight in found.words}
+def locate_words(highlight: Highlight) -> list[dict[str, Any]]:
+    """Return the words with non-zero weights and their spans, by decreasing absolute weight.
+
+    The weight of a word is the sum over its occurrences. A word that has a weight only as a part of a longer term gets
+    the weight of the term.
+    """
+    weights = {word.casefold(): weight for word, weight in highlight.words}
     words: dict[str, dict[str, Any]] = {}
-    begin = 0
-    for piece in found.pieces:
-        end = begin + len(piece.text)
+    start = 0
+    for piece in highlight.pieces:
+        end = start + len(piece.text)
         if piece.weight:
             key = piece.text.casefold()
-            word = words.setdefault(key, {"word": piece.text, "weight": in_all.get(key, piece.weight), "spans": []})
+            word = words.setdefault(key, {"word": piece.text, "weight": weights.get(key, piece.weight), "spans": []})
             if len(word["spans"]) < MAX_WORD_SPANS:
-                word["spans"].append([begin, end])
-        begin = end
+                word["spans"].append([start, end])
+        start = end
     return sorted(words.values(), key=lambda word: -abs(word["weight"]))[:MAX_EXPLAINED_WORDS]

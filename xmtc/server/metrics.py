@@ -1,5 +1,6 @@
-"""What an operator watches, for Prometheus. With several workers the numbers of all are added up, through files in a
-folder that a variable names."""
+"""Prometheus metrics of the service.
+
+Several workers share their counts through files in the folder that METRICS_FOLDER_VARIABLE names."""
 
 from __future__ import annotations
 
@@ -16,28 +17,31 @@ BATCH_SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024)
 
 
 class Metrics:
+    """Counters and histograms of one worker."""
+
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self.requests = Counter(
-            "xmtc_requests", "Requests by address and status.", ["route", "method", "status"], registry=registry
+            "xmtc_requests", "Requests by route, method and status.", ["route", "method", "status"], registry=registry
         )
         self.seconds = Histogram(
             "xmtc_request_seconds",
-            "How long requests took.",
+            "Duration of requests in seconds.",
             ["route"],
             buckets=LATENCY_BUCKETS_SECONDS,
             registry=registry,
         )
-        self.texts = Counter("xmtc_texts", "Texts tagged.", ["model"], registry=registry)
+        self.texts = Counter("xmtc_texts", "Texts classified.", ["model"], registry=registry)
         self.sizes = Histogram(
-            "xmtc_batch_texts", "Texts in a batch.", ["model"], buckets=BATCH_SIZE_BUCKETS, registry=registry
+            "xmtc_batch_texts", "Texts per batch.", ["model"], buckets=BATCH_SIZE_BUCKETS, registry=registry
         )
-        self.reloads = Counter("xmtc_reloads", "New folders of models.", ["model", "outcome"], registry=registry)
+        self.reloads = Counter("xmtc_reloads", "Reloads of models.", ["model", "outcome"], registry=registry)
         self.running = Gauge(
-            "xmtc_requests_running", "Requests in work.", registry=registry, multiprocess_mode="livesum"
+            "xmtc_requests_running", "Running requests.", registry=registry, multiprocess_mode="livesum"
         )
 
     def batch_observer(self, model: str) -> Callable[[int], None]:
+        """Return a function that counts the texts of one batch of a model."""
         texts, sizes = self.texts.labels(model), self.sizes.labels(model)
 
         def observe(n_texts: int) -> None:
@@ -47,6 +51,7 @@ class Metrics:
         return observe
 
     def render(self) -> bytes:
+        """Return the metrics of all workers in the Prometheus text format."""
         if METRICS_FOLDER_VARIABLE not in os.environ:
             return generate_latest(self.registry)
         registry = CollectorRegistry()

@@ -1,9 +1,8 @@
-"""The models that are served, and the replacement of a model by a new one."""
+"""Models of the service: loading, reloading, label search."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -28,41 +27,41 @@ from xmtc.tagger import Tag, Tagger
 if TYPE_CHECKING:
     from xmtc.server.metrics import Metrics
 
-WARM_UP_TEXT = "é e" + "\u0301" * 40  # for which tables of Unicode are made, so that no client waits for them
-NO_MATCH_DISTANCE = 4  # distance of a name that does not contain the search
+WARM_UP_TEXT = "é e" + "\u0301" * 40  # builds the Unicode tables before the first request
+NO_MATCH_DISTANCE = 4  # of a name that does not contain the search text
 MAX_SEARCH_SECONDS = 10
-SETTLING_SECONDS = 0.2  # after which a folder that is being replaced has changed
-PROBABILITIES = "probabilities"  # what about.json says that calibrated scores are
-REPORT_FILE = "report.html"  # in the folder of a model
-MAX_REPORT_BYTES = 2**26  # kept in memory, once for all who read it
+SETTLING_SECONDS = 0.2  # a folder that is being replaced changes within this time
+PROBABILITIES = "probabilities"  # scores.are in about.json of a calibrated model
+REPORT_FILE = "report.html"  # in the model folder
+MAX_REPORT_BYTES = 2**26  # one copy is kept in memory
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model that has been checked and can answer. All facts about it are in memory: its folder may change."""
+    """Verified model, ready to predict. Its description is in memory, because its folder may change."""
 
     tagger: Tagger
     run: Run
     stamp: Stamp
-    modification_time: float = 0.0  # time at which about.json was written
-    facts: dict[str, Any] = field(default_factory=dict)  # for the list of models
+    modification_time: float = 0.0  # of about.json
+    facts: dict[str, Any] = field(default_factory=dict)  # entry in the list of models
 
     @classmethod
     def load(cls, folder: str, run: Run) -> LoadedModel:
-        """Open and check a model, and have it answer once, so that no client waits for that.
+        """Load and verify a model, and predict once as a warm-up.
 
         Raises
         ------
         XmtcError
-            If anything is wrong with the folder.
+            If the folder is damaged or the model does not classify texts.
         """
         try:
-            stamp, changed = read_stamp(folder), get_modification_time(folder)
-            opened = cls(Tagger.load(folder, verify=True), run, stamp, changed)
-            if not opened.is_text_model:
-                raise XmtcError(f"{folder} was trained on features without words; only models of texts can be served.")
-            opened.predict_labels([opened.build_known_text(), WARM_UP_TEXT], PredictQuery(k=1))
-            return replace(opened, facts=opened.describe())
+            stamp, modification_time = read_stamp(folder), get_modification_time(folder)
+            model = cls(Tagger.load(folder, verify=True), run, stamp, modification_time)
+            if not model.is_text_model:
+                raise XmtcError(f"{folder} was trained on feature vectors; only models of texts can be served.")
+            model.predict_labels([model.build_known_text(), WARM_UP_TEXT], PredictQuery(k=1))
+            return replace(model, facts=model.describe())
         except (XmtcError, MemoryError):
             raise
         except Exception as error:
@@ -70,6 +69,7 @@ class LoadedModel:
             raise XmtcError(f"{folder} is damaged and cannot be served ({cause}); train the model again.") from error
 
     def describe(self) -> dict[str, Any]:
+        """Return the entry of the model in the list of models, without its name."""
         tagger = self.tagger
         scores = tagger.about.get("scores")
         if not isinstance(tagger.about.get("method"), str) or not isinstance(scores, dict | None):
@@ -88,18 +88,19 @@ class LoadedModel:
         return all(view.input_kind != FEATURES for view in self.tagger.views.values())
 
     def build_known_text(self) -> str:
+        """Return a text of the first words in the vocabulary, for the warm-up."""
         view = next(iter(self.tagger.views.values()))
         return " ".join(view.term(number) for number in range(min(view.size, 10)))
 
-    def predict_labels(self, texts: list[str], question: PredictQuery) -> list[list[Tag]]:
+    def predict_labels(self, texts: list[str], query: PredictQuery) -> list[list[Tag]]:
         return self.tagger.predict_labels(
             texts,
-            min(question.k, len(self.tagger.labels)),
-            question.threshold,
+            min(query.k, len(self.tagger.labels)),
+            query.threshold,
             self.run,
-            language=question.language,
-            allow=question.allow,
-            deny=question.deny,
+            language=query.language,
+            allow=query.allow,
+            deny=query.deny,
         )
 
     @property
@@ -109,42 +110,42 @@ class LoadedModel:
 
     @cached_property
     def label_names(self) -> list[tuple[str, ...]]:
-        """All names of each label, the label itself first; for a search."""
+        """All names of each label, starting with the label itself."""
         tagger = self.tagger
-        found: list[tuple[str, ...]] = [(label,) for label in tagger.labels.words()]
+        labels: list[str] = list(tagger.labels.words())
         if tagger.concepts is None:
-            return found
+            return [(label,) for label in labels]
         vocabulary, concepts = tagger.concepts.vocabulary, tagger.concepts.concepts.tolist()
-        called = [[name.text for name in vocabulary.names(concept)] if concept >= 0 else [] for concept in concepts]
-        return [tuple(dict.fromkeys((*label, *names))) for label, names in zip(found, called, strict=True)]
+        names_of = [[name.text for name in vocabulary.names(concept)] if concept >= 0 else [] for concept in concepts]
+        return [tuple(dict.fromkeys((label, *names))) for label, names in zip(labels, names_of, strict=True)]
 
-    def search(self, search: str, language: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
-        """Return labels with this name, then those whose names begin with it, then those whose names contain it.
+    def search(
+        self, search: str, language: str | None = None, limit: int = 20, max_seconds: float = MAX_SEARCH_SECONDS
+    ) -> list[dict[str, Any]]:
+        """Return the labels whose names equal, start with or contain a text, in this order.
 
-        A search that takes longer than SEARCH_SECONDS is given up, so that its thread is free for others.
+        Raise XmtcError after `max_seconds`, so that slow searches do not block the thread for others.
         """
-        wanted, best, end = search.casefold().strip(), [], time.monotonic() + MAX_SEARCH_SECONDS
+        search, matches, deadline = search.casefold().strip(), [], time.monotonic() + max_seconds
         for number, names in enumerate(self.label_names):
-            if number % 4096 == 0 and time.monotonic() > end:
-                raise XmtcError(
-                    f"The search took longer than {MAX_SEARCH_SECONDS} seconds; search for fewer labels later."
-                )
-            distance = min(compute_match_distance(wanted, name.casefold()) for name in names)
+            if number % 4096 == 0 and time.monotonic() > deadline:
+                raise XmtcError(f"The search took longer than {max_seconds:g} seconds; retry later.")
+            distance = min(compute_match_distance(search, name.casefold()) for name in names)
             if distance < NO_MATCH_DISTANCE:
-                best.append((distance, number))
-        found = []
-        for _, number in nsmallest(limit, best):
+                matches.append((distance, number))
+        results = []
+        for _, number in nsmallest(limit, matches):
             label = self.tagger.labels[number]
             name = self.tagger.label_name(label, language) or label
-            others = [each for each in self.label_names[number] if each != name and wanted in each.casefold()]
-            found.append({"label": label, "name": name, "others": others})
-        return found
+            others = [other for other in self.label_names[number] if other != name and search in other.casefold()]
+            results.append({"label": label, "name": name, "others": others})
+        return results
 
 
-def compute_match_distance(wanted: str, name: str) -> int:
-    if wanted not in name:
+def compute_match_distance(search: str, name: str) -> int:
+    if search not in name:
         return NO_MATCH_DISTANCE
-    return 0 if name == wanted else 1 if name.startswith(wanted) else 2 if f" {wanted}" in name else 3
+    return 0 if name == search else 1 if name.startswith(search) else 2 if f" {search}" in name else 3
 
 
 def get_modification_time(folder: str) -> float:
@@ -156,44 +157,40 @@ def get_modification_time(folder: str) -> float:
 
 @dataclass
 class ServedModel:
-    """A model under its name. While a new folder is opened, the old model answers."""
+    """Name, folder and batcher of a model. The old model answers until a new one is loaded."""
 
     name: str
     folder: str
-    model_or_none: (
-        LoadedModel | None
-    )  # None: the folder is damaged, which happens to workers that start later than the service
+    model_or_none: LoadedModel | None  # None: the folder was damaged when a later worker started
     batcher: Batcher = field(init=False)
-    refused_stamp: Stamp | None = None  # of a folder that was damaged
-    cached_report: tuple[object, bytes] | None = None  # the report, and what tells whether its file has changed
+    refused_stamp: Stamp | None = None  # of the damaged folder that was refused last
+    cached_report: tuple[object, bytes] | None = None  # version of the file, and its content
     report_lock: Lock = field(default_factory=Lock, repr=False)
 
     @property
     def model(self) -> LoadedModel:
+        """Return the model. Raise RequestError if it is damaged."""
         if self.model_or_none is None:
-            raise busy_error(f"The model {self.name} is damaged; the log of the service has the reason.")
+            raise busy_error(f"The model {self.name} is damaged; see the log of the service.")
         return self.model_or_none
 
-    @property
-    def tagger(self) -> Tagger:
-        return self.model.tagger
+    def predict_labels(self, texts: list[str], query: PredictQuery) -> list[list[Tag]]:
+        return self.model.predict_labels(texts, query)
 
-    def predict_labels(self, texts: list[str], question: PredictQuery) -> list[list[Tag]]:
-        return self.model.predict_labels(texts, question)
-
-    def replace_model(self, opened: LoadedModel) -> None:
-        """Answer with a new model from now on."""
-        self.model_or_none, self.refused_stamp = opened, None
-        self.batcher.answer = opened.predict_labels  # requests in the queue keep the old one
+    def replace_model(self, model: LoadedModel) -> None:
+        self.model_or_none, self.refused_stamp = model, None
+        self.batcher.answer = model.predict_labels  # queued requests keep the old model
 
     def find_report(self, settings: Settings) -> Path | None:
-        """Return the path of the report that the operator has named, or of the one in the folder of the model, which
-        must be no link: a folder that somebody else wrote may lead anywhere."""
+        """Return the path of the report given by `--report`, or of the one in the model folder, or None.
+
+        A symbolic link in the model folder is ignored, because it may lead anywhere.
+        """
         files = [Path(os.path.realpath(file)) for name, file in settings.reports if name == self.name]
         return next((file for file in [*files, Path(self.folder, REPORT_FILE)] if is_regular(file)), None)
 
     def read_report(self, settings: Settings) -> bytes | None:
-        """Return the report, the same bytes to all until its file changes. Called from several threads."""
+        """Return the report, cached until its file changes. Thread-safe."""
         file = self.find_report(settings)
         with self.report_lock:
             try:
@@ -204,7 +201,7 @@ class ServedModel:
                 if self.cached_report is None or self.cached_report[0] != version:
                     self.cached_report = (version, read_regular(file.parent, file.name, MAX_REPORT_BYTES))
                 return self.cached_report[1]
-            except OSError:  # it is gone, or was exchanged for a link
+            except OSError:  # deleted, or replaced by a link
                 return None
 
     def describe(self, settings: Settings) -> dict[str, Any]:
@@ -212,7 +209,7 @@ class ServedModel:
 
 
 class ModelPool:
-    """The models of a service, by name."""
+    """Models of a service by name."""
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self.settings, self.metrics = settings, metrics
@@ -223,7 +220,7 @@ class ModelPool:
         self.reload_lock = asyncio.Lock()
 
     def __iter__(self) -> Iterator[ServedModel]:
-        """Iterate over the models that can answer."""
+        """Iterate over the models that are not damaged."""
         return (served for served in self.by_name.values() if served.model_or_none is not None)
 
     @property
@@ -231,12 +228,12 @@ class ModelPool:
         return [name for name, served in self.by_name.items() if served.model_or_none is None]
 
     def open_all(self) -> None:
-        """Open all models. Raise XmtcError if one of them is damaged."""
+        """Load all models. Raise XmtcError if one of them is damaged."""
         for name, folder in self.settings.models:
             self.by_name[name] = ServedModel(name, folder, LoadedModel.load(folder, self.run))
 
     def open_undamaged(self) -> None:
-        """Open the models in a worker of a service that runs: one damaged folder does not stop the others."""
+        """Load the models in a worker of a running service; damaged models do not stop the others."""
         for name, folder in self.settings.models:
             self.by_name[name] = served = ServedModel(name, folder, None)
             while served.model_or_none is None:
@@ -251,7 +248,7 @@ class ModelPool:
                         break
 
     def start(self) -> None:
-        """Start the threads of the models, in the event loop that serves."""
+        """Start the threads of the models and the watch task; call it in the event loop."""
         for served in self.by_name.values():
             observe = self.metrics.batch_observer(served.name)
             answer = served.predict_labels if served.model_or_none is None else served.model_or_none.predict_labels
@@ -267,13 +264,13 @@ class ModelPool:
             await served.batcher.stop()
 
     async def _watch(self) -> None:
-        """Look for new folders: with `--watch` always, otherwise as long as a model is damaged."""
+        """Reload changed folders: with `--watch` always, otherwise while a model is damaged."""
         while self.settings.watch_seconds or self.damaged_names:
             await asyncio.sleep(self.settings.watch_seconds or 1.0)
             await self.reload_changed()
 
     async def reload_changed(self, force: bool = False) -> None:
-        """Open every folder that has changed; `anyway` also one that was refused before."""
+        """Reload every changed model; with `force` also a folder that was refused before."""
         async with self.reload_lock:
             for served in self.by_name.values():
                 if not force and not self.settings.watch_seconds and served.model_or_none is not None:
@@ -284,27 +281,22 @@ class ModelPool:
                     await self._reload(served, stamp)
 
     async def _is_settled(self, served: ServedModel, stamp: Stamp) -> bool:
-        """Return True if the folder is not being written: it does not change for a moment."""
+        """Return True if the folder does not change for a moment, so that nobody is writing it."""
         await asyncio.sleep(min(self.settings.watch_seconds or 0.5, 0.5))
         return read_stamp(served.folder) == stamp
 
     async def _reload(self, served: ServedModel, stamp: Stamp) -> None:
         try:
-            opened = await asyncio.to_thread(LoadedModel.load, served.folder, self.run)
-        except Exception as error:  # whatever is wrong with the folder, the old model goes on
+            model = await asyncio.to_thread(LoadedModel.load, served.folder, self.run)
+        except Exception as error:  # the old model continues to answer
             served.refused_stamp = stamp
             self._log_failed_reload(served.name, error)
         else:
-            served.replace_model(opened)
+            served.replace_model(model)
             self.metrics.reloads.labels(served.name, "taken").inc()
-            log.write_event("model taken over", model=served.name, about=repr(opened.tagger))
+            log.write_event("model reloaded", model=served.name, about=repr(model.tagger))
 
     def _log_failed_reload(self, name: str, error: Exception) -> None:
         message = str(error) if isinstance(error, XmtcError) else type(error).__name__
         self.metrics.reloads.labels(name, "refused").inc()
         log.write_event("model refused", model=name, message=message)
-
-
-def encode_json(value: Any) -> bytes:
-    """Return ASCII, which no name of a label can break."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()

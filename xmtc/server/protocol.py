@@ -1,20 +1,19 @@
-"""Limits of one HTTP connection that uvicorn does not have: size of a request head, pipelined requests, and timeouts
-for clients that send or read too slowly."""
+"""Limits of one HTTP connection that uvicorn lacks: size of the request head, pipelining, timeouts for slow clients."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import Any
 
-MAX_REQUEST_HEAD_BYTES = 2**16  # request line and headers, and likewise the framing between two pieces of a body
-SLICE_BYTES = 2**14  # fed to the parser at a time; the limit of a head is exceeded by less than this
-MAX_PIPELINED = 100  # requests that wait for the answer to an earlier one on the same connection
+MAX_REQUEST_HEAD_BYTES = 2**16  # request line and headers; also the framing between two chunks of a body
+SLICE_BYTES = 2**14  # parsed at a time; a head exceeds its limit by less than this
+MAX_PIPELINED = 100  # requests queued behind an unanswered one on the same connection
 MAX_HEADERS = 100
-SMALL_HEAD_BYTES = 2**13  # a head of this size is accepted from every connection
-ALL_HEADS_BYTES = 2**25  # unfinished heads of all connections, beyond which larger heads are refused
-FREE_CHUNKS, MEAN_CHUNK_BYTES = 1000, 16  # a body may have this many chunks, and more if they have this many bytes
-CHECKS_PER_TIMEOUT = 4  # at every connection within the timeout
-SPARE_CONNECTIONS = 100  # above the limit, so that some clients are told that the service is busy
+SMALL_HEAD_BYTES = 2**13  # always accepted
+ALL_HEADS_BYTES = 2**25  # unfinished heads of all connections; above it, heads larger than SMALL_HEAD_BYTES are refused
+FREE_CHUNKS, MEAN_CHUNK_BYTES = 1000, 16  # chunks that any body may have; further chunks need this mean size
+CHECKS_PER_TIMEOUT = 4  # timeout checks of a connection per timeout
+SPARE_CONNECTIONS = 100  # accepted above the limit, to answer them with 503
 
 HEAD_TOO_LARGE_MESSAGE = (
     b"The head of the request has more than 100 headers or 65,536 bytes; send fewer or shorter headers."
@@ -26,32 +25,33 @@ HEAD_TOO_LARGE_RESPONSE = (
 
 
 def limited_protocol(protocol: Any, seconds: float) -> Any:
-    """Return a subclass of one of uvicorn's HTTP protocols that limits what a connection may take.
+    """Return a subclass of one of uvicorn's HTTP protocols with limits and timeouts.
 
     Parameters
     ----------
     protocol
         `HttpToolsProtocol` or `H11Protocol`. The parser of the latter limits heads itself.
     seconds
-        Time for a request head to arrive, and for an answer to be read.
+        Timeout for receiving a request head, and for sending a response.
     """
     limits = (HeadLimits,) if hasattr(protocol, "on_headers_complete") else (H11Timeouts,)
     return type("LimitedProtocol", (*limits, protocol), {"seconds": seconds, "all_heads": ByteTotal()})
 
 
 class ByteTotal:
-    """Bytes of the unfinished heads of all connections."""
+    """Bytes of the unfinished heads of all connections, and their limit."""
 
     n_bytes = 0
+    limit = ALL_HEADS_BYTES
 
 
 class Timeouts:
-    """Mixin that closes the connections of clients that send or read too slowly, and those beyond the limit."""
+    """Mixin that closes connections of slow clients, and connections above the limit."""
 
     seconds: float
-    state_start: float  # start of the present state: waiting for a head, or answering
+    state_start: float  # start of the current state: waiting for a head, or responding
     check_timer: Any = None
-    unanswered_cycles: deque[Any]  # requests; uvicorn tells only the last one of them that the client has left
+    unanswered_cycles: deque[Any]  # uvicorn reports a disconnect only to the last one
     cycle: Any
     loop: Any
     transport: Any
@@ -72,7 +72,7 @@ class Timeouts:
         super().connection_lost(exc)  # type: ignore[misc]
 
     def notify_requests(self) -> None:
-        """Tell the application that nobody reads its answers any more."""
+        """Tell the application that the client has disconnected."""
         for cycle in self.unanswered_cycles:
             cycle.disconnected = True
             cycle.message_event.set()
@@ -93,12 +93,12 @@ class Timeouts:
         return self.cycle is not None and not self.cycle.response_complete
 
     def check_timeout(self) -> None:
-        """Close the connection if the client has been too slow."""
+        """Close the connection if the client is too slow."""
         self.check_timer = self.loop.call_later(self.seconds / CHECKS_PER_TIMEOUT, self.check_timeout)
         if self.loop.time() - self.state_start < self.seconds:
             return
         if self.transport.is_closing() or self.transport.get_write_buffer_size():
-            self.abort()  # close() would wait until the client has read everything
+            self.abort()  # close() would wait for the client to read everything
         elif not self.is_answering:
             self.transport.close()
 
@@ -113,10 +113,10 @@ class H11Timeouts(Timeouts):
 class HeadLimits(Timeouts):
     """Mixin for httptools, whose parser has no limits."""
 
-    n_framing = 0  # bytes received since the last head or piece of a body was complete
+    n_framing = 0  # bytes received since the last complete head or chunk
     is_in_head = True
     has_many_headers = False
-    n_chunks = n_body = 0  # pieces and bytes of the present body
+    n_chunks = n_body = 0  # chunks and bytes of the current body
     all_heads: ByteTotal
     headers: list[Any]
     pipeline: Any
@@ -127,12 +127,12 @@ class HeadLimits(Timeouts):
 
     @property
     def has_large_head(self) -> bool:
-        is_scarce = self.all_heads.n_bytes > ALL_HEADS_BYTES
+        is_scarce = self.all_heads.n_bytes > self.all_heads.limit
         return self.n_framing > (SMALL_HEAD_BYTES if is_scarce else MAX_REQUEST_HEAD_BYTES)
 
     @property
     def has_small_chunks(self) -> bool:
-        """Each chunk takes the event loop about a microsecond, however small it is."""
+        """True if the body consists of too many tiny chunks; each takes about a microsecond in the event loop."""
         return self.n_chunks > FREE_CHUNKS + self.n_body / MEAN_CHUNK_BYTES
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -140,8 +140,8 @@ class HeadLimits(Timeouts):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        for begin in range(0, len(data), SLICE_BYTES):
-            part = data[begin : begin + SLICE_BYTES] if len(data) > SLICE_BYTES else data
+        for start in range(0, len(data), SLICE_BYTES):
+            part = data[start : start + SLICE_BYTES] if len(data) > SLICE_BYTES else data
             self.set_framing(self.n_framing + len(part))
             super().data_received(part)  # type: ignore[misc]
             if self.transport.is_closing():
@@ -166,7 +166,7 @@ class HeadLimits(Timeouts):
             self.transport.write(HEAD_TOO_LARGE_RESPONSE)
             self.transport.close()
 
-    # callbacks of httptools
+    # Callbacks of httptools.
 
     def on_message_begin(self) -> None:
         self.is_in_head, self.n_chunks, self.n_body = True, 0, 0
@@ -176,7 +176,7 @@ class HeadLimits(Timeouts):
         if self.is_in_head:  # trailers after a body are ignored
             if len(self.headers) == MAX_HEADERS:
                 self.has_many_headers = True
-                raise ValueError("too many headers")  # which ends the parser, and has send_400_response called
+                raise ValueError("too many headers")  # makes uvicorn call send_400_response
             super().on_header(name, value)  # type: ignore[misc]
 
     def on_headers_complete(self) -> None:

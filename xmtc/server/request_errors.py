@@ -1,4 +1,4 @@
-"""What is answered where nothing else can be: a status, and one sentence for a person."""
+"""Errors that end a request with an HTTP status and a message."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from xmtc.errors import XmtcError
 
-ANNIF_PREFIX = "/v1/projects"  # where its interface is
-RETRY_SECONDS = 1  # seconds after which a client may come again
+ANNIF_PREFIX = "/v1/projects"  # paths whose errors have Annif's format
+RETRY_SECONDS = 1  # Retry-After of busy_error
 
 
 class RequestError(Exception):
-    """Ends a request with a status and a sentence."""
+    """Error that ends a request with an HTTP status and a message."""
 
     def __init__(
         self, status: int, message: str, retry_seconds: int | None = None, headers: Mapping[str, str] | None = None
@@ -29,21 +29,21 @@ def busy_error(message: str) -> RequestError:
 
 
 def unknown_model_error(name: str, names: Mapping[str, Any]) -> RequestError:
-    return RequestError(404, f"There is no model {name[:100]!r} here; there are {', '.join(names)}.")
+    return RequestError(404, f"Unknown model {name[:100]!r}; expected one of {', '.join(names)}.")
 
 
 def request_error_from(error: Exception) -> RequestError:
-    """An XmtcError is about what was asked; of anything else nobody outside learns more than that it happened."""
+    """Return the RequestError for any exception: 422 for an XmtcError, 500 without details for an unexpected one."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, XmtcError):
         return RequestError(422, str(error))
-    return RequestError(500, "Something went wrong here, which the log of the service says more about.")
+    return RequestError(500, "Internal error; see the log of the service.")
 
 
-def encode_error(refused: RequestError, path: str) -> tuple[int, bytes, str]:
-    """The status, the body and its type: as Annif puts them where its interface was asked."""
-    status, message = refused.status, refused.message
+def encode_error(error: RequestError, path: str) -> tuple[int, bytes, str]:
+    """Return the status, body and content type of an error, in Annif's format for paths of its API."""
+    status, message = error.status, error.message
     if not path.startswith(ANNIF_PREFIX):
         return status, json.dumps({"error": {"status": status, "message": message}}).encode(), "application/json"
     status = 400 if status == 422 else status

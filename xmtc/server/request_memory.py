@@ -1,53 +1,53 @@
-"""Account of the memory that requests and their answers take."""
+"""Accounting of the memory of request and response bodies."""
 
 from __future__ import annotations
 
 from xmtc.server.request_errors import busy_error
 
-ACCOUNT_KEY = "xmtc.account"  # key of the scope of a request
-MAX_ANSWERS_SHARE = 0.75  # of the memory; the rest is left for requests with small answers
+ACCOUNT_KEY = "xmtc.account"  # key in the ASGI scope
+MAX_ANSWERS_SHARE = 0.75  # share of the memory for large responses; the rest remains for small ones
 
 
 class MemoryBudget:
-    """Bytes of all requests and answers that are held at a time."""
+    """Memory limit of all bodies, and the bytes in use."""
 
     def __init__(self, limit: int) -> None:
         self.limit, self.used = limit, 0
 
 
 class RequestMemory:
-    """Share of one request in the memory. It is released when the answer has been sent or dropped."""
+    """Memory of one request; released when the response is sent or dropped."""
 
     def __init__(self, memory: MemoryBudget) -> None:
         self.memory, self.used = memory, 0
-        self.n_reserved_for_answer = 0  # bytes of the answer that need no further room
+        self.n_reserved_for_answer = 0  # bytes of the response that are already reserved
 
     def check_room(self, n_bytes: int, share: float = 1.0) -> None:
-        """Raise Refused if there is no room for that many bytes."""
+        """Raise RequestError if `n_bytes` do not fit into a share of the memory."""
         if self.memory.used + n_bytes > share * self.memory.limit:
-            raise busy_error("Too much is being sent here at a time; send it again in a moment.")
+            raise busy_error("Too much memory is in use by other requests; retry in a moment.")
 
     def reserve(self, n_bytes: int) -> None:
         self.check_room(n_bytes)
         self._add(n_bytes)
 
     def reserve_answer(self, n_bytes: int) -> None:
-        """Reserve room for an answer that has at most that many bytes."""
+        """Reserve memory for a response of at most `n_bytes`."""
         self.check_room(n_bytes, MAX_ANSWERS_SHARE)
         self._add(n_bytes)
         self.n_reserved_for_answer += n_bytes
 
     def shrink_answer(self, n_bytes: int) -> None:
-        """Release the part of the reserved room that an answer of that many bytes does not need."""
+        """Release the reserved memory that a response of `n_bytes` does not need."""
         self._add(min(0, n_bytes - self.n_reserved_for_answer))
         self.n_reserved_for_answer = min(self.n_reserved_for_answer, n_bytes)
 
     def share_answer(self, n_bytes: int) -> None:
-        """Take no room for an answer, because all requests for it hold the same bytes."""
+        """Reserve nothing for a response whose bytes all requests share."""
         self.n_reserved_for_answer = n_bytes
 
     def cover_answer(self, n_bytes: int) -> None:
-        """Reserve what an answer of that many bytes needs beyond the room that it has."""
+        """Reserve the memory that a response of `n_bytes` needs in addition."""
         if n_bytes > self.n_reserved_for_answer:
             self.reserve_answer(n_bytes - self.n_reserved_for_answer)
 

@@ -1,4 +1,4 @@
-"""State that all routes of a service share: models, limits, threads and child processes."""
+"""State shared by all routes: models, limits, threads and child processes."""
 
 from __future__ import annotations
 
@@ -20,48 +20,44 @@ from xmtc.server.request_memory import ACCOUNT_KEY, MemoryBudget, RequestMemory
 from xmtc.server.settings import MAX_ANSWER_LABELS, Settings
 from xmtc.vocabulary.label_filters import FILE_ENTRY
 
-N_THREADS, MAX_SEARCHES, MAX_FILES = 2, 32, 8  # at a time in threads; searches and files that may run or wait
-MAX_FILE_MEMORY_BYTES, MAX_FILE_OUTPUT_BYTES = (
-    GIB,
-    64 * MIB,
-)  # bytes that reading an uploaded file may take, and may give
-BODY_MEMORY_FACTOR = (
-    8  # times the largest request, or 4 times the largest output of a file: memory for requests and answers
-)
-FILE_NICENESS = 10  # parsing a file gives way to answers
+N_THREADS = 2  # for searches, and likewise for files
+MAX_SEARCHES, MAX_FILES = 32, 8  # running or queued
+MAX_FILE_MEMORY_BYTES, MAX_FILE_OUTPUT_BYTES = GIB, 64 * MIB  # of a child process that reads or writes a file
+BODY_MEMORY_FACTOR, FILE_MEMORY_FACTOR = 8, 4  # memory for all bodies, in maximum request and file output sizes
+FILE_NICENESS = 10  # parsing a file has a lower priority than predicting
 
 
 class Service:
-    """State that all routes share."""
+    """State shared by all routes."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.metrics = settings, Metrics()
-        self.memory = MemoryBudget(max(BODY_MEMORY_FACTOR * settings.limits.body, 4 * MAX_FILE_OUTPUT_BYTES))
+        self.memory = MemoryBudget(
+            max(BODY_MEMORY_FACTOR * settings.limits.body, FILE_MEMORY_FACTOR * MAX_FILE_OUTPUT_BYTES)
+        )
         self.models = ModelPool(settings, self.metrics)
         self.threads = ThreadPoolExecutor(N_THREADS, "searches")
         self.n_searches = 0
-        self.file_threads = ThreadPoolExecutor(N_THREADS, "files")  # each waits for a child process
+        self.file_threads = ThreadPoolExecutor(N_THREADS, "files")  # each thread waits for a child process
         self.file_turns = asyncio.Semaphore(N_THREADS)
         self.n_files = 0
         self.children = ChildPool(PRELOADED_MODULES, idle_seconds=0, max_idle=N_THREADS, niceness=FILE_NICENESS)
 
-    def on_start(self) -> None:
-        """Do nothing; a process of its own sets another function, which is called when all models are open."""
-
     def find_model(self, name: str, request: Request, n_texts: int | None = None) -> ServedModel:
-        found = self.models.by_name.get(name)
-        if found is None:
+        """Return a model, and record it for the request log. Raise RequestError if it is unknown or damaged."""
+        served = self.models.by_name.get(name)
+        if served is None:
             raise unknown_model_error(name, self.models.by_name)
-        found.model  # noqa: B018  # raises Refused if the model is damaged
+        served.model  # noqa: B018  # raises RequestError if the model is damaged
         request.scope["xmtc"] = {"model": name} | ({} if n_texts is None else {"texts": n_texts})
-        return found
+        return served
 
-    async def run_in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Run short work in a thread."""
+    async def run_in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a short function in a thread."""
         if self.n_searches >= MAX_SEARCHES:
-            raise busy_error("Too many searches wait here; send it again in a moment.")
+            raise busy_error("Too many searches are queued; retry in a moment.")
         self.n_searches += 1
-        future = self.threads.submit(work, *arguments)
+        future = self.threads.submit(function, *arguments)
         loop = asyncio.get_running_loop()
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._release_search))
         return await asyncio.wrap_future(future)
@@ -70,11 +66,12 @@ class Service:
         self.n_searches -= 1
 
     async def run_in_child(self, http_request: Request, task: str, request: Any, content: Callable[[], bytes]) -> bytes:
-        """Run a task of xmtc/server/files.py in a child process, which is killed when the request ends before it.
+        """Run a task of xmtc/server/files.py in a child process, which is killed if the request ends first.
 
-        Room for the largest output is reserved before the task begins."""
+        Memory for the largest output is reserved before the task starts.
+        """
         if self.n_files >= MAX_FILES:
-            raise busy_error("Too many files wait here; send it again in a moment.")
+            raise busy_error("Too many files are queued; retry in a moment.")
         self.n_files += 1
         account: RequestMemory = http_request.scope[ACCOUNT_KEY]
         try:
@@ -94,8 +91,8 @@ class Service:
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._release_file))
         try:
             (value,) = await asyncio.wrap_future(future)
-        except ChildTaskError as problem:
-            raise RequestError(422, f"The file cannot be used: {problem}.") from None
+        except ChildTaskError as error:
+            raise RequestError(422, f"The file cannot be processed: {error}.") from None
         except asyncio.CancelledError:
             job.kill()
             raise
@@ -110,24 +107,24 @@ class Service:
         self.file_turns.release()
 
     def start(self) -> None:
-        """Start a child process ahead of the first file."""
+        """Start a child process before the first file arrives."""
         self.children.warm_up()
 
     def stop(self) -> None:
-        """End threads and child processes."""
+        """Stop threads and child processes."""
         for threads in (self.threads, self.file_threads):
             threads.shutdown(wait=False, cancel_futures=True)
         self.children.close()
 
-    def build_query(self, asked: messages.PredictRequest) -> PredictQuery:
-        if asked.k > self.settings.limits.k:
-            raise RequestError(422, f"k={asked.k} is more than {self.settings.limits.k:,} labels, the most here.")
-        if any(entry.strip().startswith(f"{FILE_ENTRY}:") for entry in (*asked.allow, *asked.deny)):
-            raise RequestError(422, "Files of this machine cannot be named from outside; send the labels themselves.")
-        return PredictQuery(asked.k, asked.threshold or 0.0, asked.language, tuple(asked.allow), tuple(asked.deny))
+    def build_query(self, body: messages.PredictRequest) -> PredictQuery:
+        if body.k > self.settings.limits.k:
+            raise RequestError(422, f"Found k={body.k}, expected {self.settings.limits.k:,} labels at most.")
+        if any(entry.strip().startswith(f"{FILE_ENTRY}:") for entry in (*body.allow, *body.deny)):
+            raise RequestError(422, f"`{FILE_ENTRY}:` entries are not allowed in requests; send the labels themselves.")
+        return PredictQuery(body.k, body.threshold or 0.0, body.language, tuple(body.allow), tuple(body.deny))
 
     def check_answer(self, n_texts: int, k: int) -> None:
-        """Raise Refused if an answer would be too large."""
+        """Raise RequestError if the response would be too large."""
         if n_texts * k > MAX_ANSWER_LABELS:
             raise RequestError(
                 413,
@@ -136,6 +133,7 @@ class Service:
             )
 
     def check_texts(self, texts: list[str]) -> list[str]:
+        """Return the texts. Raise RequestError if they are too many or too long."""
         limits = self.settings.limits
         if len(texts) > limits.texts:
             raise RequestError(

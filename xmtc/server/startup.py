@@ -1,4 +1,4 @@
-"""Start of the service: one process, or several that share a port and, by memory-mapping, the models."""
+"""Start of the service: one process, or several workers that share a port and the memory-mapped models."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from xmtc.server.workers import WorkerSupervisor
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-WORKER_STARTUP_SECONDS = 120  # seconds that a worker may be silent: it looks at every number of its models
-BACKLOG_CONNECTIONS = 2048  # connections that wait to be accepted
-SWITCH_SECONDS = 0.001  # after which a thread that computes lets the event loop run
-MAX_OPEN_FILES = 65_536  # open files, and with them connections, where the system allows as many
-RESERVED_FILE_DESCRIPTORS = 256  # file descriptors that are no connections: models, logs, uploads, spare connections
+WORKER_STARTUP_SECONDS = 120  # time for a worker to start, in which it verifies its models
+BACKLOG_CONNECTIONS = 2048  # connections that the system queues
+SWITCH_SECONDS = 0.001  # interval after which a computing thread lets the event loop run
+MAX_OPEN_FILES = 65_536  # also limits the connections; the hard limit of the system may be lower
+RESERVED_FILE_DESCRIPTORS = 256  # for models, logs, uploads and spare connections
 
 
 class LimitedConfig(uvicorn.Config):
-    """uvicorn's configuration, with an HTTP protocol that limits what a connection may take."""
+    """uvicorn's configuration with the HTTP protocol of xmtc/server/protocol.py."""
 
     timeout: float  # seconds
 
@@ -44,34 +44,34 @@ class LimitedConfig(uvicorn.Config):
 
 
 def serve(settings: Settings) -> None:
-    """Serve until a signal ends it; requests that are running are finished."""
+    """Serve until a signal arrives; running requests are finished first."""
     raise_file_limit()
-    with open_socket(settings) as opened:
+    with open_socket(settings) as listener:
         if settings.workers == 1:
             app = create_worker_app(settings)
             app.state.service.models.open_all()
-            log_start(settings, opened)
-            uvicorn.Server(build_config(settings, lambda: app)).run([opened])
+            log_start(settings, listener)
+            uvicorn.Server(build_config(settings, lambda: app)).run([listener])
             return
-        with ProcessPoolExecutor(1, get_context("spawn")) as apart:  # so that this process stays small
+        with ProcessPoolExecutor(1, get_context("spawn")) as checker:  # keeps the supervisor small
             try:
-                apart.submit(check_model_folders, settings).result()
+                checker.submit(check_model_folders, settings).result()
             except BrokenProcessPool:
                 raise XmtcError(
-                    "The process that opened the models to check them died; there may be too little memory, or a file "
-                    "of a model was cut while it was read. Try `xmtc info MODEL`."
+                    "The process that verifies the models died; memory may be too small, or a model file was truncated "
+                    "while it was read. Run `xmtc info MODEL`."
                 ) from None
-        log_start(settings, opened)
+        log_start(settings, listener)
         with tempfile.TemporaryDirectory(prefix="xmtc-metrics-") as folder:
             os.environ[METRICS_FOLDER_VARIABLE] = folder
-            WorkerSupervisor(build_config(settings, partial(start_worker_app, settings)), [opened]).run()
+            WorkerSupervisor(build_config(settings, partial(start_worker_app, settings)), [listener]).run()
 
 
-def log_start(settings: Settings, opened: socket.socket) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):  # which uvicorn sends once more at the end; here it is no failure
+def log_start(settings: Settings, listener: socket.socket) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again after a clean shutdown
         signal.signal(number, lambda number, frame: None)
-    log.redirect_logs()  # from now on; before, what is wrong is said to a person
-    host, port = opened.getsockname()[:2]
+    log.redirect_logs()  # errors before this point are printed for the user
+    host, port = listener.getsockname()[:2]
     log.write_event(
         "serving", host=host, port=port, workers=settings.workers, models=[name for name, _ in settings.models]
     )
@@ -98,7 +98,7 @@ def build_config(settings: Settings, factory: Callable[[], FastAPI]) -> uvicorn.
 
 
 def check_model_folders(settings: Settings) -> None:
-    """Open every model once before workers start, so that a damaged one is reported in a sentence."""
+    """Load every model once before the workers start. Raise XmtcError if one is damaged."""
     from xmtc.core.run import Run
     from xmtc.server.models import LoadedModel
 
@@ -114,50 +114,49 @@ def start_worker_app(settings: Settings) -> FastAPI:
 def create_worker_app(settings: Settings) -> FastAPI:
     from xmtc.server.app import create_app
 
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is a handler
-    app = create_app(settings)
-    app.openapi()  # which takes too long for the event loop when it is first asked for
-    app.state.service.on_start = shorten_pauses  # once all models are open
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the application installs its handler
+    app = create_app(settings, on_start=shorten_pauses)
+    app.openapi()  # cached, because the first call would block the event loop
     return app
 
 
 def shorten_pauses() -> None:
-    """Keep other threads and the garbage collector from holding the event loop for long."""
+    """Limit the time for which other threads and the garbage collector block the event loop."""
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
-    gc.freeze()  # modules and models live until the end; a full collection would look at them for 0.1 s
+    gc.freeze()  # a full collection would traverse modules and models for 0.1 s
 
 
 def open_socket(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    opened = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        opened.bind((settings.host, settings.port))
-        opened.listen(BACKLOG_CONNECTIONS)  # before any worker accepts, so that clients wait instead of being refused
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((settings.host, settings.port))
+        listener.listen(BACKLOG_CONNECTIONS)  # clients that connect before a worker accepts are queued
     except OSError as error:
-        opened.close()
+        listener.close()
         raise XmtcError(
-            f"{settings.host}:{settings.port} cannot be listened at ({error.strerror or error}); give another --port."
+            f"Cannot listen on {settings.host}:{settings.port} ({error.strerror or error}); choose another --port."
         ) from None
-    opened.set_inheritable(True)
-    return opened
+    listener.set_inheritable(True)
+    return listener
 
 
 def raise_file_limit() -> None:
-    """Raise the limit of open files, and with it of connections, as far as the system allows."""
+    """Raise the limit of open files, and thus of connections, as far as the system allows."""
     try:
         import resource
-    except ImportError:  # not on this system
+    except ImportError:  # Windows
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    target = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
 
 
 def count_available_connections() -> int:
-    """Return the number of connections for which there are file descriptors."""
+    """Return the number of connections that the limit of open files allows."""
     try:
         import resource
     except ImportError:

@@ -1,4 +1,4 @@
-"""Supervisor of the worker processes: starts them, replaces those that die, and says in the log how they died."""
+"""Supervisor that starts the worker processes, replaces dead ones and logs the cause."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from uvicorn.supervisors.multiprocess import Process
 from xmtc.server import log
 from xmtc.server.settings import METRICS_FOLDER_VARIABLE
 
-EARLY_DEATH_SECONDS = 10.0  # seconds: a worker that dies sooner after its start is replaced with a delay
-MAX_DEAD_WORKERS = 20  # dead workers whose counts are part of /metrics
-FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS = 0.5, 8.0  # seconds; each early death in a row doubles the delay
+EARLY_DEATH_SECONDS = 10.0  # a worker that lives shorter is replaced with a delay
+MAX_DEAD_WORKERS = 20  # dead workers whose counts remain in /metrics
+FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS = 0.5, 8.0  # each consecutive early death doubles the delay
 
 
 class Worker(Process):
     """Worker process whose health check never blocks the supervisor."""
 
-    started = 0.0  # time of its start
-    ping_time: float | None = None  # time of the ping that is not answered yet
+    started = 0.0  # monotonic time of the start
+    ping_time: float | None = None  # monotonic time of the unanswered ping
 
     def start(self) -> None:
         self.started = time.monotonic()
@@ -35,7 +35,7 @@ class Worker(Process):
     def is_alive(self, timeout: float = 5) -> bool:
         """Return False if the process has ended, or has not answered a ping for `timeout` seconds.
 
-        uvicorn waits for the answer, and goes on waiting when the process dies meanwhile.
+        uvicorn's own check blocks if the process dies while it waits for the answer.
         """
         if not self.process.is_alive():
             return False
@@ -57,9 +57,9 @@ class WorkerSupervisor(Multiprocess):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.replacement_times: dict[int, float] = {}  # position of a dead worker, and when it is replaced
-        self.n_early_deaths = 0  # in a row
-        self.dead_pids: deque[int] = deque()  # processes whose metrics are kept
+        self.replacement_times: dict[int, float] = {}  # by position in `processes`
+        self.n_early_deaths = 0  # consecutive
+        self.dead_pids: deque[int] = deque()  # whose metrics are kept
 
     def init_processes(self) -> None:
         self.processes += [self.start_worker() for _ in range(self.processes_num)]
@@ -70,7 +70,7 @@ class WorkerSupervisor(Multiprocess):
         return worker
 
     def keep_subprocess_alive(self) -> None:
-        """Replace every worker that has died or hangs."""
+        """Replace every worker that is dead or does not respond."""
         for position, worker in enumerate(self.processes):
             if self.should_exit.is_set():
                 return
@@ -83,26 +83,24 @@ class WorkerSupervisor(Multiprocess):
                 self.processes[position] = self.start_worker()
 
     def remove_worker(self, worker: Process) -> float:
-        """Log the end of a worker; return the delay before it is replaced."""
+        """Kill a worker and log the cause; return the delay in seconds before it is replaced."""
         is_hanging = worker.process.is_alive()
         worker.kill()
         worker.join()
         if worker.pid is not None:
             self.discard_old_metrics(worker.pid)
-        lived = time.monotonic() - getattr(worker, "started", 0.0)
-        self.n_early_deaths = self.n_early_deaths + 1 if lived < EARLY_DEATH_SECONDS else 0
-        delay = (
-            min(FIRST_DELAY_SECONDS * 2 ** min(self.n_early_deaths - 2, 10), MAX_DELAY_SECONDS)
-            if self.n_early_deaths > 1
-            else 0.0
-        )
+        seconds = time.monotonic() - getattr(worker, "started", 0.0)
+        self.n_early_deaths = self.n_early_deaths + 1 if seconds < EARLY_DEATH_SECONDS else 0
+        delay = 0.0
+        if self.n_early_deaths > 1:
+            delay = min(FIRST_DELAY_SECONDS * 2 ** min(self.n_early_deaths - 2, 10), MAX_DELAY_SECONDS)
         cause = "hangs" if is_hanging else describe_exit(worker.exitcode)
-        log.write_event("worker died", pid=worker.pid, cause=cause, seconds=round(lived, 1), replaced_in=delay)
+        log.write_event("worker died", pid=worker.pid, cause=cause, seconds=round(seconds, 1), replaced_in=delay)
         return delay
 
     def discard_old_metrics(self, pid: int) -> None:
-        """Keep what a dead worker has counted, but only of the last ones: each leaves files that /metrics reads."""
-        mark_process_dead(pid)  # its requests are not running any more
+        """Delete the metrics files of all but the last MAX_DEAD_WORKERS dead workers, because /metrics reads them."""
+        mark_process_dead(pid)  # removes its gauge of running requests
         self.dead_pids.append(pid)
         if len(self.dead_pids) > MAX_DEAD_WORKERS:
             for file in Path(os.environ[METRICS_FOLDER_VARIABLE]).glob(f"*_{self.dead_pids.popleft()}.db"):
@@ -110,11 +108,11 @@ class WorkerSupervisor(Multiprocess):
 
     def terminate_all(self) -> None:
         for position in sorted(self.replacement_times, reverse=True):
-            del self.processes[position]  # dead, and its pipes are closed
+            del self.processes[position]  # already dead, with closed pipes
         super().terminate_all()
 
     def handle_hup(self) -> None:
-        """Tell every worker to look for new models in the folders."""
+        """Make every worker reload changed models."""
         for position, worker in enumerate(self.processes):
             if worker.pid is not None and position not in self.replacement_times and worker.process.is_alive():
                 os.kill(worker.pid, signal.SIGHUP)

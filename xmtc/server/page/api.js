@@ -1,6 +1,6 @@
-// Asking the server: addresses, the token, and errors that are sentences.
+// Requests to the server: paths, token and errors.
 
-const TOKEN = "xmtc-token"; // kept for the tab, not longer
+const TOKEN = "xmtc-token"; // kept until the tab is closed
 const UNREACHABLE = "The server cannot be reached. It may have been stopped, or the network is down.";
 
 export class ServerError extends Error {
@@ -16,11 +16,11 @@ export const token = {
   set: (value) => sessionStorage.setItem(TOKEN, value),
 };
 
-/** Relative to the page, so that it works behind a prefix of a proxy. */
+/** Resolves a path relative to the page, so that a proxy may add a prefix. */
 export const address = (path) => new URL(path, document.baseURI);
-export const ofModel = (name, verb) => `v1/models/${encodeURIComponent(name)}/${verb}`;
+export const modelPath = (name, verb) => `v1/models/${encodeURIComponent(name)}/${verb}`;
 
-/** The response of the server, or a ServerError; `ask.forToken(again)` is what to do about a 401. */
+/** Returns the response or throws a ServerError. `ask.forToken(isRetry)` is called after a 401. */
 export async function ask(path, { body, signal } = {}) {
   const isForm = body instanceof FormData;
   const headers = {};
@@ -43,32 +43,32 @@ export async function ask(path, { body, signal } = {}) {
     await ask.forToken(token.get() !== null);
     return ask(path, { body, signal });
   }
-  if (!response.ok) throw await asError(response);
+  if (!response.ok) throw await toServerError(response);
   return response;
 }
 
-async function asError(response) {
+async function toServerError(response) {
   let message = `The server answered ${response.status} ${response.statusText}`.trim() + ".";
   try {
     message = (await response.json()).error.message;
   } catch {
-    // a proxy's page, say: the status has to do
+    // not JSON, for example the error page of a proxy: show only the status
   }
   return new ServerError(message, response.status, Number(response.headers.get("Retry-After")) || 0);
 }
 
-export const asked = async (path, options) => (await ask(path, options)).json();
+export const fetchJson = async (path, options) => (await ask(path, options)).json();
 
-/** Asks again while the server is busy: it says for how long. */
-export async function patiently(question, { signal, waiting, times = 6 }) {
-  for (let turn = 1; ; turn++) {
+/** Retries a request while the server is busy, after the delay that the server asks for. */
+export async function retryWhileBusy(request, { signal, onWait, attempts = 6 }) {
+  for (let attempt = 1; ; attempt++) {
     try {
-      return await question();
+      return await request();
     } catch (error) {
       const isBusy = error.status === 429 || error.status === 503;
-      if (!isBusy || turn === times) throw error;
-      const seconds = error.retryAfter || turn;
-      waiting(seconds);
+      if (!isBusy || attempt === attempts) throw error;
+      const seconds = error.retryAfter || attempt;
+      onWait(seconds);
       await pause(seconds, signal);
     }
   }

@@ -1,53 +1,53 @@
-// Many documents: read from files, tagged in parts, shown as a table, downloaded.
+// Documents from files: tagged in batches, shown as a table, downloaded.
 
-import { ask, asked, ofModel, patiently } from "./api.js";
-import { announce, at, counted, download, el, figure, hide, show } from "./dom.js";
-import { failed } from "./errors.js";
-import { model, wanted } from "./settings.js";
+import { ask, fetchJson, modelPath, retryWhileBusy } from "./api.js";
+import { announce, byId, formatCount, download, el, formatNumber, hide, show } from "./dom.js";
+import { showError } from "./errors.js";
+import { model, predictOptions } from "./settings.js";
 import { scoreOf } from "./tags.js";
 
-const PART = 32; // documents a request
-const ROWS = 100; // shown at once, and with each "show more"
-const EXCERPT = 240; // characters
+const BATCH_SIZE = 32; // documents per request
+const PAGE_ROWS = 100; // rows shown first, and added by "Show more"
+const EXCERPT_LENGTH = 240; // characters
 
 let host; // {open(document), showTable()}
 let files = [];
-let documents = []; // {id, text, tags once there are any}
+let documents = []; // {id, text, tags}; tags are missing until predicted
 let nDone = 0;
 let nShown = 0;
-let running = null; // the AbortController of a run
+let running = null; // AbortController of the current run
 
-export function startDocuments(given) {
-  host = given;
-  at("cancel").addEventListener("click", () => running?.abort());
-  at("resume").addEventListener("click", tagAll);
-  at("more-rows").addEventListener("click", showMore);
-  at("column").addEventListener("change", () => readFiles(files, at("column").value));
-  for (const button of at("downloads").querySelectorAll("button")) {
+export function startDocuments(callbacks) {
+  host = callbacks;
+  byId("cancel").addEventListener("click", () => running?.abort());
+  byId("resume").addEventListener("click", tagAll);
+  byId("more-rows").addEventListener("click", showMore);
+  byId("column").addEventListener("change", () => readFiles(files, byId("column").value));
+  for (const button of byId("downloads").querySelectorAll("button")) {
     button.addEventListener("click", () => downloadAs(button.dataset.format));
   }
 }
 
 export const hasDocuments = () => documents.length > 0;
 
-export function forgetDocuments() {
+export function discardDocuments() {
   running?.abort();
   documents = [];
 }
 
-/** Files of a user: one document is opened as a text, many become a table. */
+/** Reads files: a single document is opened as a text, several become a table. */
 export async function readFiles(chosen, column = null) {
   const read = [];
   try {
     for (const file of chosen) read.push(await readFile(file, column));
   } catch (error) {
-    return failed(error, () => readFiles(chosen, column));
+    return showError(error, () => readFiles(chosen, column));
   }
-  forgetDocuments();
-  const found = read.flatMap((each) => each.documents);
-  if (found.length === 1) return host.open(found[0]);
-  if (!found.length) return failed(new Error(`There is no document in ${chosen.map((file) => file.name).join(", ")}.`));
-  [files, documents] = [chosen, found];
+  discardDocuments();
+  const contents = read.flatMap((file) => file.documents);
+  if (contents.length === 1) return host.open(contents[0]);
+  if (!contents.length) return showError(new Error(`There is no document in ${chosen.map((file) => file.name).join(", ")}.`));
+  [files, documents] = [chosen, contents];
   openTable(read);
   return tagAll();
 }
@@ -56,44 +56,44 @@ function readFile(file, column) {
   const form = new FormData();
   form.append("file", file, file.name);
   if (column) form.append("text", column);
-  return asked(ofModel(model().name, "file"), { body: form });
+  return fetchJson(modelPath(model().name, "file"), { body: form });
 }
 
 function openTable(read) {
-  const notes = read.map((each) => each.note).filter(Boolean);
-  at("many-note").textContent = notes.join(" ");
-  at("many-note").hidden = !notes.length;
-  at("many-title").textContent = files.length === 1 ? files[0].name : counted(files.length, "file");
+  const notes = read.map((file) => file.note).filter(Boolean);
+  byId("many-note").textContent = notes.join(" ");
+  byId("many-note").hidden = !notes.length;
+  byId("many-title").textContent = files.length === 1 ? files[0].name : formatCount(files.length, "file");
   offerColumns(read.length === 1 ? read[0] : { columns: [] });
   nDone = 0;
   showFirst();
   host.showTable();
 }
 
-/** The one that was read may be several, as in "title,abstract". */
+/** Lists the columns; the one in use may be a combination such as "title,abstract". */
 function offerColumns({ columns, column }) {
   const names = column && !columns.includes(column) ? [column, ...columns] : columns;
-  at("column").replaceChildren(...names.map((name) => el("option", { selected: name === column }, name)));
-  at("column-field").hidden = names.length < 2;
+  byId("column").replaceChildren(...names.map((name) => el("option", { selected: name === column }, name)));
+  byId("column-field").hidden = names.length < 2;
 }
 
 function showFirst() {
-  at("rows").replaceChildren();
+  byId("rows").replaceChildren();
   nShown = 0;
   showMore();
 }
 
 function showMore() {
-  const next = documents.slice(nShown, nShown + ROWS);
-  at("rows").append(...next.map((document, number) => row(document, nShown + number)));
+  const next = documents.slice(nShown, nShown + PAGE_ROWS);
+  byId("rows").append(...next.map((document, number) => row(document, nShown + number)));
   nShown += next.length;
-  at("more-rows").hidden = nShown >= documents.length;
-  at("more-rows").textContent = `Show more of ${counted(documents.length, "document")}`;
+  byId("more-rows").hidden = nShown >= documents.length;
+  byId("more-rows").textContent = `Show more of ${formatCount(documents.length, "document")}`;
 }
 
 function row(document, number) {
   const text = document.text.trim();
-  const excerpt = text.length > EXCERPT ? `${text.slice(0, EXCERPT)}…` : text || "(empty)";
+  const excerpt = text.length > EXCERPT_LENGTH ? `${text.slice(0, EXCERPT_LENGTH)}…` : text || "(empty)";
   const on = { click: () => host.open(document) };
   const name = el("button", { type: "button", class: "link", id: `document-${number}`, on }, document.id);
   const cell = el("td", { role: "cell" }, name, el("p", { class: "excerpt", lang: "", dir: "auto" }, excerpt));
@@ -108,69 +108,69 @@ function tagsOf({ tags }) {
   return el("ul", { class: "chips" }, ...tags.map(chip));
 }
 
-/** Tags what is not yet tagged, from the first such document on. */
+/** Tags the remaining documents. */
 export async function tagAll() {
   running?.abort();
   const run = (running = new AbortController());
-  hide(at("resume"), at("downloads"));
-  show(at("cancel"), at("progress"));
+  hide(byId("resume"), byId("downloads"));
+  show(byId("cancel"), byId("progress"));
   try {
     while (nDone < documents.length) {
-      tell(`${figure(nDone)} of ${counted(documents.length, "document")}`);
+      showProgress(`${formatNumber(nDone)} of ${formatCount(documents.length, "document")}`);
       await tagPart(run.signal);
     }
-    tell(`${counted(documents.length, "document")} tagged`);
-    hide(at("progress"));
-    announce(at("progress-text").textContent);
+    showProgress(`${formatCount(documents.length, "document")} tagged`);
+    hide(byId("progress"));
+    announce(byId("progress-text").textContent);
   } catch (error) {
-    if (running !== run) return; // another run has begun
-    tell(`Stopped at ${figure(nDone)} of ${counted(documents.length, "document")}`);
-    show(at("resume"));
-    if (error.name === "AbortError") announce(at("progress-text").textContent);
-    else failed(error, tagAll);
+    if (running !== run) return; // a newer run has started
+    showProgress(`Stopped at ${formatNumber(nDone)} of ${formatCount(documents.length, "document")}`);
+    show(byId("resume"));
+    if (error.name === "AbortError") announce(byId("progress-text").textContent);
+    else showError(error, tagAll);
   }
   if (running !== run) return;
   running = null;
-  hide(at("cancel"));
-  at("downloads").hidden = nDone === 0;
+  hide(byId("cancel"));
+  byId("downloads").hidden = nDone === 0;
 }
 
 async function tagPart(signal) {
-  const part = documents.slice(nDone, nDone + PART);
-  const body = { texts: part.map((document) => document.text), ...wanted() };
-  const question = () => asked(ofModel(model().name, "predict"), { body, signal });
-  const waiting = (seconds) => tell(`The server is busy: going on in ${counted(seconds, "second")}`);
-  const { results } = await patiently(question, { signal, waiting });
+  const part = documents.slice(nDone, nDone + BATCH_SIZE);
+  const body = { texts: part.map((document) => document.text), ...predictOptions() };
+  const request = () => fetchJson(modelPath(model().name, "predict"), { body, signal });
+  const onWait = (seconds) => showProgress(`The server is busy: continuing in ${formatCount(seconds, "second")}`);
+  const { results } = await retryWhileBusy(request, { signal, onWait });
   signal.throwIfAborted();
   results.forEach(({ tags }, number) => {
     part[number].tags = tags;
-    const shown = at("rows").children[nDone + number];
-    shown?.replaceChild(el("td", { role: "cell" }, tagsOf(part[number])), shown.lastChild);
+    const row = byId("rows").children[nDone + number];
+    row?.replaceChild(el("td", { role: "cell" }, tagsOf(part[number])), row.lastChild);
   });
   nDone += part.length;
 }
 
-/** With other settings, all is tagged again. */
-export function tagAnew() {
+/** Tags all documents again, with new settings. */
+export function retagAll() {
   for (const document of documents) delete document.tags;
   nDone = 0;
   showFirst();
   return tagAll();
 }
 
-function tell(sentence) {
-  at("progress").max = documents.length || 1;
-  at("progress").value = nDone;
-  at("progress-text").textContent = sentence;
+function showProgress(message) {
+  byId("progress").max = documents.length || 1;
+  byId("progress").value = nDone;
+  byId("progress-text").textContent = message;
 }
 
 async function downloadAs(format) {
   const rows = documents.slice(0, nDone).map(({ id, text, tags }) => ({ id, text, tags }));
   try {
-    const response = await ask(ofModel(model().name, "table"), { body: { rows, format } });
+    const response = await ask(modelPath(model().name, "table"), { body: { rows, format } });
     download(await response.blob(), `tags.${format}`);
-    announce(`${counted(rows.length, "document")} downloaded as ${format}.`);
+    announce(`${formatCount(rows.length, "document")} downloaded as ${format}.`);
   } catch (error) {
-    failed(error, () => downloadAs(format));
+    showError(error, () => downloadAs(format));
   }
 }

@@ -1,8 +1,8 @@
-// What the page is made of. Texts and names of tags are never read as HTML: strings become text nodes.
+// DOM helpers. Strings become text nodes, so that texts and tag names are never parsed as HTML.
 
-export const at = (id) => document.getElementById(id);
+export const byId = (id) => document.getElementById(id);
 
-/** An element with attributes, listeners (`on`) and children; what is false or null is left out. */
+/** Returns an element with attributes, listeners (`on`) and children; false and null values are skipped. */
 export function el(name, { on = {}, ...attributes } = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -13,7 +13,7 @@ export function el(name, { on = {}, ...attributes } = {}, ...children) {
   return element;
 }
 
-export const copyOf = (id) => at(id).content.cloneNode(true);
+export const cloneTemplate = (id) => byId(id).content.cloneNode(true);
 
 export function show(...elements) {
   for (const element of elements) element.hidden = false;
@@ -23,22 +23,22 @@ export function hide(...elements) {
   for (const element of elements) element.hidden = true;
 }
 
-/** Said by a screen reader, seen by nobody. */
-export function announce(sentence) {
-  at("status").textContent = sentence;
+/** Announces a message to screen readers only. */
+export function announce(message) {
+  byId("status").textContent = message;
 }
 
-/** Hands a file to the browser's downloads. */
+/** Downloads a blob as a file. */
 export function download(blob, name) {
-  const address = URL.createObjectURL(blob);
-  const link = el("a", { href: address, download: name });
+  const url = URL.createObjectURL(blob);
+  const link = el("a", { href: url, download: name });
   document.body.append(link);
   link.click();
   link.remove();
-  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
 const plural = new Intl.PluralRules("en");
 const digits = new Intl.NumberFormat("en");
-export const figure = (number) => digits.format(number);
-export const counted = (n, noun) => `${figure(n)} ${noun}${plural.select(n) === "one" ? "" : "s"}`;
+export const formatNumber = (number) => digits.format(number);
+export const formatCount = (n, noun) => `${formatNumber(n)} ${noun}${plural.select(n) === "one" ? "" : "s"}`;

@@ -1,18 +1,18 @@
-// What went wrong, in one sentence, with a way to go on.
+// Error message with a retry button.
 
-import { at, hide, show } from "./dom.js";
+import { byId, hide, show } from "./dom.js";
 
-/** Shows an error; `again()` does what failed once more. What was stopped on purpose is no error. */
-export function failed(error, again = null) {
+/** Shows an error; the retry button calls `retry`. Aborted requests are not errors. */
+export function showError(error, retry = null) {
   if (error.name === "AbortError") return;
-  at("error").querySelector("p").textContent = error.message;
-  at("retry").hidden = !again;
-  at("retry").onclick = () => {
-    noError();
-    again();
+  byId("error").querySelector("p").textContent = error.message;
+  byId("retry").hidden = !retry;
+  byId("retry").onclick = () => {
+    hideError();
+    retry();
   };
-  show(at("error"));
-  at("error").scrollIntoView({ block: "nearest" });
+  show(byId("error"));
+  byId("error").scrollIntoView({ block: "nearest" });
 }
 
-export const noError = () => hide(at("error"));
+export const hideError = () => hide(byId("error"));

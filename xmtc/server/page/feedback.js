@@ -1,36 +1,36 @@
-// What people say about tags: kept in the browser, exported as a corpus for the next training.
+// Feedback on tags: stored in the browser, exported as a training corpus.
 
-import { announce, at, counted, download, el } from "./dom.js";
+import { announce, byId, formatCount, download, el } from "./dom.js";
 
 const KEY = "xmtc-feedback";
-let model = ""; // labels of one model mean nothing to another
-let entries = []; // of this model: {text, right: [{label, name}], wrong: [{label, name}]}
-let changed = () => {};
+let model = ""; // feedback is stored per model
+let entries = []; // {text, right: [{label, name}], wrong: [{label, name}]}
+let onFeedbackChange = () => {};
 
 export function startFeedback(onChange) {
-  changed = onChange;
-  at("open-feedback").addEventListener("click", () => {
+  onFeedbackChange = onChange;
+  byId("open-feedback").addEventListener("click", () => {
     list();
-    at("feedback").showModal();
+    byId("feedback").showModal();
   });
-  at("export").addEventListener("click", exportCorpus);
-  at("forget").addEventListener("click", forget);
+  byId("export").addEventListener("click", exportCorpus);
+  byId("forget").addEventListener("click", forget);
 }
 
-/** Asked once more: there is no way back. */
+/** Deletes all feedback on the second click, which confirms. */
 function forget() {
-  const question = `Delete ${counted(entries.length, "text")} for good?`;
-  if (at("forget").textContent === question) replace([]);
-  else at("forget").textContent = question;
+  const question = `Delete ${formatCount(entries.length, "text")} permanently?`;
+  if (byId("forget").textContent === question) replace([]);
+  else byId("forget").textContent = question;
 }
 
-export function openFeedback(name) {
+export function loadFeedback(name) {
   model = name;
-  entries = stored()[model] ?? [];
+  entries = readStored()[model] ?? [];
   count();
 }
 
-function stored() {
+function readStored() {
   try {
     return JSON.parse(localStorage.getItem(KEY)) ?? {};
   } catch {
@@ -38,51 +38,51 @@ function stored() {
   }
 }
 
-/** Throws where the browser has no room left; what was said before stays. */
+/** Stores new entries. Throws if the browser's storage is full; the old entries remain. */
 function replace(next) {
-  localStorage.setItem(KEY, JSON.stringify({ ...stored(), [model]: next }));
+  localStorage.setItem(KEY, JSON.stringify({ ...readStored(), [model]: next }));
   entries = next;
   count();
   list();
-  changed();
+  onFeedbackChange();
 }
 
-export const addedTo = (text) => entries.find((entry) => entry.text === text)?.right ?? [];
+export const rightTagsOf = (text) => entries.find((entry) => entry.text === text)?.right ?? [];
 
-/** "right", "wrong" or nothing. */
+/** Returns "right", "wrong" or undefined. */
 export function opinion(text, label) {
   const entry = entries.find((each) => each.text === text);
   return ["right", "wrong"].find((side) => entry?.[side].some((tag) => tag.label === label));
 }
 
-/** Says so of a tag; said twice, it is taken back. */
+/** Marks a tag as right or wrong; a second click removes the mark. */
 export function say(side, text, { label, name }) {
   const before = entries.find((entry) => entry.text === text) ?? { text, right: [], wrong: [] };
-  const isTakenBack = opinion(text, label) === side;
+  const isRemoved = opinion(text, label) === side;
   const others = (tags) => tags.filter((tag) => tag.label !== label);
   const entry = { text, right: others(before.right), wrong: others(before.wrong) };
-  if (!isTakenBack) entry[side] = [...entry[side], { label, name }];
+  if (!isRemoved) entry[side] = [...entry[side], { label, name }];
   const rest = entries.filter((each) => each.text !== text);
   replace(entry.right.length + entry.wrong.length ? [...rest, entry] : rest);
-  announce(isTakenBack ? `${name}: taken back` : `${name}: marked as ${side}`);
+  announce(isRemoved ? `${name}: mark removed` : `${name}: marked as ${side}`);
 }
 
 function count() {
-  at("n-feedback").hidden = !entries.length;
-  at("n-feedback").textContent = entries.length;
+  byId("n-feedback").hidden = !entries.length;
+  byId("n-feedback").textContent = entries.length;
 }
 
-const isTold = (entry) => entry.right.length > 0;
+const hasRightTag = (entry) => entry.right.length > 0;
 
 function list() {
-  at("feedback-list").replaceChildren(...entries.map(item));
-  at("no-feedback").hidden = entries.length > 0;
-  at("export").disabled = !entries.some(isTold);
-  at("forget").hidden = !entries.length;
-  at("forget").textContent = "Delete all";
-  const left = entries.filter((entry) => !isTold(entry)).length;
-  at("feedback-note").hidden = !left;
-  at("feedback-note").textContent = `${counted(left, "text")} without a right tag will not be exported.`;
+  byId("feedback-list").replaceChildren(...entries.map(item));
+  byId("no-feedback").hidden = entries.length > 0;
+  byId("export").disabled = !entries.some(hasRightTag);
+  byId("forget").hidden = !entries.length;
+  byId("forget").textContent = "Delete all";
+  const left = entries.filter((entry) => !hasRightTag(entry)).length;
+  byId("feedback-note").hidden = !left;
+  byId("feedback-note").textContent = `${formatCount(left, "text")} without a right tag will not be exported.`;
 }
 
 function item(entry) {
@@ -97,13 +97,13 @@ function item(entry) {
   );
 }
 
-/** JSON lines, as `xmtc train` reads them; what is wrong stands beside, for whoever can use it. */
+/** Exports JSON lines for `xmtc train`; wrong tags are in the field `rejected`, which training ignores. */
 function exportCorpus() {
-  const lines = entries.filter(isTold).map(({ text, right, wrong }) => {
+  const lines = entries.filter(hasRightTag).map(({ text, right, wrong }) => {
     const labels = (tags) => tags.map((tag) => tag.label);
     const rejected = wrong.length ? { rejected: labels(wrong) } : {};
     return JSON.stringify({ text, labels: labels(right), ...rejected }) + "\n";
   });
   download(new Blob(lines, { type: "application/jsonl" }), `feedback-${model.replace(/[^\w.-]+/g, "-")}.jsonl`);
-  announce(`${counted(lines.length, "text")} exported.`);
+  announce(`${formatCount(lines.length, "text")} exported.`);
 }

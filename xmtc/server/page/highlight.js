@@ -1,20 +1,20 @@
-// Weights of words, laid over the text as marks.
+// Text with words marked by their weights.
 
 import { el } from "./dom.js";
 
-export const FAINTEST = 0.15; // of the strongest weight: what is weaker would only be in the way
+export const FAINTEST = 0.15; // share of the strongest weight; weaker words are not marked
 
-/** The text with the words marked, each as strongly as it weighs. */
+/** Returns the text as a fragment in which words are marked as strongly as their weights. */
 export function markedText(text, words) {
-  const pieces = cut(text, words);
+  const pieces = splitByWeight(text, words);
   const strongest = Math.max(...pieces.map((piece) => Math.abs(piece.weight)), 0);
   const parts = pieces.map(({ begin, end, weight }) => {
     const piece = text.slice(begin, end);
     return Math.abs(weight) > FAINTEST * strongest ? mark(piece, weight, strongest) : piece;
   });
-  const whole = document.createDocumentFragment();
-  whole.append(...parts);
-  return whole;
+  const fragment = document.createDocumentFragment();
+  fragment.append(...parts);
+  return fragment;
 }
 
 export function mark(piece, weight, strongest) {
@@ -23,34 +23,34 @@ export function mark(piece, weight, strongest) {
   return element;
 }
 
-/** With a minus sign, which is read aloud, and not a hyphen, which is not. */
+/** Formats a weight with a minus sign, because screen readers skip a hyphen. */
 export function weightOf(weight) {
   const digits = Math.abs(weight) < 0.1 ? weight.toPrecision(2) : weight.toFixed(2);
   return digits.replaceAll("-", "−");
 }
 
-/** The text in stretches of one weight each. Where words overlap, as pairs of words do, their weights add. */
-function cut(text, words) {
-  const place = places(text);
+/** Splits the text into pieces of constant weight. The weights of overlapping words add up. */
+function splitByWeight(text, words) {
+  const toUnit = codeUnitOffsets(text);
   const changes = new Map([[0, 0]]);
   const change = (where, by) => changes.set(where, (changes.get(where) ?? 0) + by);
   for (const { weight, spans } of words) {
     for (const [begin, end] of spans) {
-      change(place(begin), weight);
-      change(place(end), -weight);
+      change(toUnit(begin), weight);
+      change(toUnit(end), -weight);
     }
   }
   const bounds = [...changes.keys()].filter((where) => where < text.length).sort((a, b) => a - b);
   let weight = 0;
   return bounds.map((begin, number) => {
     weight += changes.get(begin);
-    const rest = Math.abs(weight) < 1e-12 ? 0 : weight; // what adding and taking away leaves
+    const rest = Math.abs(weight) < 1e-12 ? 0 : weight; // rounding error
     return { begin, end: bounds[number + 1] ?? text.length, weight: rest };
   });
 }
 
-/** The server counts code points, JavaScript counts UTF-16 units: they part where a text has emoji, say. */
-function places(text) {
+/** Returns a function from the server's offsets (code points) to JavaScript's (UTF-16 code units). */
+function codeUnitOffsets(text) {
   if (!/[\ud800-\udfff]/.test(text)) return (where) => where;
   const starts = [];
   let unit = 0;

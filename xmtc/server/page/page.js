@@ -1,61 +1,61 @@
-// The page: a text or files in, ranked tags out, with the words that speak for them.
+// Entry point of the page: start, views, files, token and keys.
 
-import { address, ask, asked, ofModel, token } from "./api.js";
-import { announce, at, download, hide, show } from "./dom.js";
-import { forgetDocuments, hasDocuments, readFiles, startDocuments, tagAnew } from "./documents.js";
-import { failed, noError } from "./errors.js";
-import { openFeedback, startFeedback } from "./feedback.js";
+import { address, ask, fetchJson, modelPath, token } from "./api.js";
+import { announce, byId, download, hide, show } from "./dom.js";
+import { discardDocuments, hasDocuments, readFiles, startDocuments, retagAll } from "./documents.js";
+import { showError, hideError } from "./errors.js";
+import { loadFeedback, startFeedback } from "./feedback.js";
 import { model, startSettings } from "./settings.js";
 import { addTag, closeWhy, isTagged, openText, refreshThumbs, startText, tag } from "./text.js";
 import { startSearch } from "./vocabulary.js";
 
-const NOT_ACCEPTED = "This token is not accepted: look for a missing letter, or ask for another.";
-let isOutdated = false; // the table, tagged with other settings than those that were chosen since
+const NOT_ACCEPTED = "This token is not accepted. Check it for typing errors, or ask the administrator for another one.";
+let isOutdated = false; // the table was tagged before the settings changed
 
 async function start() {
   try {
-    const { models } = await asked("v1/models");
-    if (!models.length) throw new Error("The server has no model: start it as xmtc serve MODEL.");
-    startSettings(models, settled);
-    opened();
+    const { models } = await fetchJson("v1/models");
+    if (!models.length) throw new Error("The server has no model. Start it with `xmtc serve MODEL`.");
+    startSettings(models, onSettingsChange);
+    showModel();
     document.body.classList.add("ready");
   } catch (error) {
-    failed(error, start);
+    showError(error, start);
   }
 }
 
-/** The chosen model is another, or the first one. */
-function opened() {
-  openFeedback(model().name);
-  at("report").hidden = !model().report;
-  at("report").href = address(ofModel(model().name, "report"));
+/** Shows the feedback and the report of the selected model. */
+function showModel() {
+  loadFeedback(model().name);
+  byId("report").hidden = !model().report;
+  byId("report").href = address(modelPath(model().name, "report"));
 }
 
-function settled(field) {
-  if (field === "model") opened();
-  isOutdated = at("many").hidden && hasDocuments();
-  if (!at("many").hidden) tagAnew();
+function onSettingsChange(field) {
+  if (field === "model") showModel();
+  isOutdated = byId("many").hidden && hasDocuments();
+  if (!byId("many").hidden) retagAll();
   else if (isTagged()) tag();
 }
 
-// Views: one text, or a table of many
+// Views: a text, or a table of documents
 
 function showTable() {
-  hide(at("one"));
-  show(at("many"));
-  at("many-title").focus();
+  hide(byId("one"));
+  show(byId("many"));
+  byId("many-title").focus();
 }
 
 function backToTable() {
   showTable();
-  if (isOutdated) tagAnew();
+  if (isOutdated) retagAll();
   isOutdated = false;
 }
 
 function showText() {
-  hide(at("many"));
-  show(at("one"));
-  at("back").hidden = !hasDocuments();
+  hide(byId("many"));
+  show(byId("one"));
+  byId("back").hidden = !hasDocuments();
 }
 
 function openDocument({ text }) {
@@ -65,16 +65,16 @@ function openDocument({ text }) {
 }
 
 function leaveTable() {
-  forgetDocuments();
+  discardDocuments();
   showText();
-  at("text").focus();
+  byId("text").focus();
 }
 
-// Files, chosen or dropped
+// Files, selected or dropped
 
 async function read(files) {
   if (!files.length) return;
-  noError();
+  hideError();
   announce("Reading");
   document.body.classList.add("reading");
   await readFiles(files);
@@ -82,55 +82,55 @@ async function read(files) {
 }
 
 function startFiles() {
-  at("open-file").addEventListener("click", () => at("file").click());
-  at("file").addEventListener("change", async () => {
-    const files = [...at("file").files];
-    at("file").value = ""; // so that the same file can be opened again
+  byId("open-file").addEventListener("click", () => byId("file").click());
+  byId("file").addEventListener("change", async () => {
+    const files = [...byId("file").files];
+    byId("file").value = ""; // so that the same file can be opened again
     await read(files);
   });
   const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
-  addEventListener("dragenter", (event) => hasFiles(event) && show(at("drop")));
+  addEventListener("dragenter", (event) => hasFiles(event) && show(byId("drop")));
   addEventListener("dragover", (event) => hasFiles(event) && event.preventDefault());
-  addEventListener("dragleave", (event) => event.relatedTarget || hide(at("drop")));
+  addEventListener("dragleave", (event) => event.relatedTarget || hide(byId("drop")));
   addEventListener("drop", (event) => {
-    hide(at("drop"));
+    hide(byId("drop"));
     if (!hasFiles(event)) return;
     event.preventDefault();
     read([...event.dataTransfer.files]);
   });
 }
 
-// The token
+// Token
 
-/** Resolves when a token was given; with `again`, one was given before, and was not accepted. */
-ask.forToken = (again) =>
+/** Resolves when the user has entered a token; `isRetry` means that the previous token was not accepted. */
+ask.forToken = (isRetry) =>
   new Promise((resolve) => {
-    if (again) at("token-note").textContent = NOT_ACCEPTED;
-    const given = () => {
-      token.set(at("token-value").value);
-      at("token-value").value = "";
+    if (isRetry) byId("token-note").textContent = NOT_ACCEPTED;
+    const save = () => {
+      token.set(byId("token-value").value);
+      byId("token-value").value = "";
       resolve();
     };
-    at("token").addEventListener("close", given, { once: true });
-    if (!at("token").open) at("token").showModal();
+    byId("token").addEventListener("close", save, { once: true });
+    if (!byId("token").open) byId("token").showModal();
   });
 
-/** A link cannot carry a token: the report is then fetched, and saved. */
+/** Downloads the report if a token is needed, because a link cannot send it. */
 async function openReport(event) {
   if (!token.get()) return;
   event.preventDefault();
   try {
-    const response = await ask(ofModel(model().name, "report"));
+    const response = await ask(modelPath(model().name, "report"));
     download(await response.blob(), "report.html");
   } catch (error) {
-    failed(error);
+    showError(error);
   }
 }
 
 // Keys
 
 function key(event) {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && at("many").hidden) tag();
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && byId("many").hidden) tag();
   else if (event.key === "Escape" && !document.querySelector("dialog[open]")) closeWhy();
 }
 
@@ -139,11 +139,11 @@ startFiles();
 startFeedback(refreshThumbs);
 startDocuments({ open: openDocument, showTable });
 startSearch({ choose: addTag });
-at("back").addEventListener("click", backToTable);
-at("close-many").addEventListener("click", leaveTable);
-at("dismiss").addEventListener("click", noError);
-at("report").addEventListener("click", openReport);
-at("token").addEventListener("cancel", (event) => event.preventDefault());
-at("tag-keys").textContent = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘ ↵" : "Ctrl ↵";
+byId("back").addEventListener("click", backToTable);
+byId("close-many").addEventListener("click", leaveTable);
+byId("dismiss").addEventListener("click", hideError);
+byId("report").addEventListener("click", openReport);
+byId("token").addEventListener("cancel", (event) => event.preventDefault());
+byId("tag-keys").textContent = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘ ↵" : "Ctrl ↵";
 addEventListener("keydown", key);
 start();

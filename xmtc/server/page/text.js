@@ -1,29 +1,29 @@
-// One text: its tags, why they are given, and what people say about them.
+// View of one text: tags, explanations and feedback.
 
-import { asked, ofModel } from "./api.js";
-import { announce, at, counted, el, hide, show } from "./dom.js";
-import { failed, noError } from "./errors.js";
+import { fetchJson, modelPath } from "./api.js";
+import { announce, byId, formatCount, el, hide, show } from "./dom.js";
+import { showError, hideError } from "./errors.js";
 import { opinion, say } from "./feedback.js";
 import { markedText } from "./highlight.js";
-import { language, model, wanted } from "./settings.js";
-import { tagItems, withAdded, wordsOf } from "./tags.js";
+import { language, model, predictOptions } from "./settings.js";
+import { tagItems, withAddedTags, wordsOf } from "./tags.js";
 
-const text = at("text");
-let answer = null; // {text, tags} of the text that was tagged last
-let asking = new AbortController(); // of the last question
+const text = byId("text");
+let answer = null; // {text, tags} of the last prediction
+let asking = new AbortController(); // of the last request
 
 export function startText() {
-  at("tag").addEventListener("click", tag);
-  at("again").addEventListener("click", tag);
-  at("clear").addEventListener("click", clear);
-  at("edit").addEventListener("click", edit);
-  text.addEventListener("input", freshOrStale);
-  at("tags").addEventListener("keydown", move);
+  byId("tag").addEventListener("click", tag);
+  byId("again").addEventListener("click", tag);
+  byId("clear").addEventListener("click", clear);
+  byId("edit").addEventListener("click", edit);
+  text.addEventListener("input", updateStale);
+  byId("tags").addEventListener("keydown", move);
 }
 
 export const isTagged = () => answer !== null;
 
-/** Another text takes the place of the one before. */
+/** Replaces the text and tags it. */
 export function openText(words) {
   clear();
   text.value = words;
@@ -35,31 +35,31 @@ export async function tag() {
   const words = text.value;
   if (!words.trim()) {
     text.focus();
-    return failed(new Error("There is no text yet: paste one, or open a file."));
+    return showError(new Error("There is no text yet. Paste a text or open a file."));
   }
   begin();
   try {
-    const body = { text: words, ...wanted() };
-    const { results } = await asked(ofModel(model().name, "predict"), { body, signal: asking.signal });
+    const body = { text: words, ...predictOptions() };
+    const { results } = await fetchJson(modelPath(model().name, "predict"), { body, signal: asking.signal });
     answer = { text: words, tags: results[0].tags };
     showAnswer();
   } catch (error) {
-    if (error.name === "AbortError") return; // another question has been asked
+    if (error.name === "AbortError") return; // replaced by a newer request
     forget();
-    show(at("empty"));
-    failed(error, tag);
+    show(byId("empty"));
+    showError(error, tag);
   }
 }
 
-/** What was answered before stays until the next answer, so that nothing flickers; but it cannot be used. */
+/** Starts a request; the old tags stay visible but inert until the new ones arrive, to avoid flicker. */
 function begin() {
-  noError();
+  hideError();
   stopAsking();
   closeWhy();
-  hide(at("empty"), at("none"), at("stale"));
-  at("answer").ariaBusy = "true";
-  at("tags").inert = at("add").inert = true;
-  at("loading").hidden = at("tags").children.length > 0;
+  hide(byId("empty"), byId("none"), byId("stale"));
+  byId("answer").ariaBusy = "true";
+  byId("tags").inert = byId("add").inert = true;
+  byId("loading").hidden = byId("tags").children.length > 0;
   announce("Tagging");
 }
 
@@ -72,53 +72,53 @@ function forget() {
   stopAsking();
   answer = null;
   closeWhy();
-  at("tags").replaceChildren();
-  at("kind-of-score").textContent = at("printed").textContent = "";
-  hide(at("none"), at("add"), at("keys"));
+  byId("tags").replaceChildren();
+  byId("kind-of-score").textContent = byId("printed").textContent = "";
+  hide(byId("none"), byId("add"), byId("keys"));
   settle();
 }
 
 function settle() {
-  at("answer").ariaBusy = "false";
-  hide(at("loading"));
-  freshOrStale();
+  byId("answer").ariaBusy = "false";
+  hide(byId("loading"));
+  updateStale();
 }
 
 function showAnswer() {
-  at("kind-of-score").textContent = model().calibrated ? "probability" : "score";
-  at("tags").replaceChildren(...items());
-  at("none").textContent = noTag();
-  at("none").hidden = withAdded(answer).length > 0;
-  at("printed").textContent = answer.text;
-  at("keys").hidden = !model().explains || !answer.tags.length;
-  show(at("add"));
+  byId("kind-of-score").textContent = model().calibrated ? "probability" : "score";
+  byId("tags").replaceChildren(...items());
+  byId("none").textContent = noTag();
+  byId("none").hidden = withAddedTags(answer).length > 0;
+  byId("printed").textContent = answer.text;
+  byId("keys").hidden = !model().explains || !answer.tags.length;
+  show(byId("add"));
   settle();
-  announce(answer.tags.length ? `${counted(answer.tags.length, "tag")} found` : noTag());
+  announce(answer.tags.length ? `${formatCount(answer.tags.length, "tag")} found` : noTag());
 }
 
 const items = () => tagItems(answer, model(), { why, say: express });
 
 function noTag() {
-  const { threshold } = wanted();
+  const { threshold } = predictOptions();
   if (threshold === "tuned") return "No tag has a score above its tuned threshold.";
   if (threshold !== null) return `No tag has a score above ${threshold}.`;
-  return "No tag: the model knows no word of this text.";
+  return "No tags: the model knows no word of this text.";
 }
 
-/** Tags of a text that has changed are shown, and cannot be used. */
-function freshOrStale() {
-  at("clear").hidden = !text.value;
-  if (at("answer").ariaBusy === "true") return;
+/** Disables the tags if the text has changed since it was tagged. */
+function updateStale() {
+  byId("clear").hidden = !text.value;
+  if (byId("answer").ariaBusy === "true") return;
   const isStale = answer !== null && text.value !== answer.text;
-  at("stale").hidden = !isStale;
-  at("tags").inert = at("add").inert = isStale;
+  byId("stale").hidden = !isStale;
+  byId("tags").inert = byId("add").inert = isStale;
 }
 
 function clear() {
   text.value = "";
   forget();
-  noError();
-  show(at("empty"));
+  hideError();
+  show(byId("empty"));
   text.focus();
 }
 
@@ -127,7 +127,7 @@ function edit() {
   text.focus();
 }
 
-// Why a tag
+// Explanations
 
 async function why(tag, item) {
   const wasOpen = item.classList.contains("open");
@@ -137,11 +137,11 @@ async function why(tag, item) {
   item.firstChild.setAttribute("aria-expanded", "true");
   try {
     const body = { text: answer.text, label: tag.label, language: language() };
-    const found = await asked(ofModel(model().name, "explain"), { body, signal: asking.signal });
+    const found = await fetchJson(modelPath(model().name, "explain"), { body, signal: asking.signal });
     if (item.classList.contains("open")) showWhy(found, tag, item);
   } catch (error) {
     if (item.classList.contains("open")) closeWhy();
-    failed(error, () => why(tag, item));
+    showError(error, () => why(tag, item));
   }
 }
 
@@ -149,27 +149,27 @@ function showWhy(found, tag, item) {
   const panel = item.querySelector(".why");
   panel.replaceChildren(...wordsOf(found, tag));
   hide(text);
-  show(panel, at("marked"), at("marked-title"), at("edit"));
+  show(panel, byId("marked"), byId("marked-title"), byId("edit"));
   const name = el("strong", { lang: "", dir: "auto" }, tag.name || tag.label);
-  at("marked-title").replaceChildren("marked: what speaks for ", name);
-  at("marked").replaceChildren(markedText(answer.text, found.words));
-  at("marked").scrollTop = (at("marked").querySelector("mark")?.offsetTop ?? 0) - at("marked").offsetTop - 60;
+  byId("marked-title").replaceChildren("Words that count for ", name);
+  byId("marked").replaceChildren(markedText(answer.text, found.words));
+  byId("marked").scrollTop = (byId("marked").querySelector("mark")?.offsetTop ?? 0) - byId("marked").offsetTop - 60;
   const words = found.words.filter(({ weight }) => weight > 0).slice(0, 5);
-  announce(`Words that speak for it: ${words.map(({ word }) => word).join(", ") || "none"}`);
+  announce(`Words that raise the score: ${words.map(({ word }) => word).join(", ") || "none"}`);
 }
 
 export function closeWhy() {
-  for (const item of at("tags").querySelectorAll(".open")) {
+  for (const item of byId("tags").querySelectorAll(".open")) {
     item.classList.remove("open");
     item.firstChild.setAttribute("aria-expanded", "false");
     hide(item.querySelector(".why"));
   }
-  hide(at("marked"), at("marked-title"), at("edit"));
-  at("marked").replaceChildren();
+  hide(byId("marked"), byId("marked-title"), byId("edit"));
+  byId("marked").replaceChildren();
   show(text);
 }
 
-/** Arrows go from tag to tag. */
+/** Moves the focus between tags with the arrow keys. */
 function move(event) {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   const item = event.target.closest("#tags > li");
@@ -179,28 +179,28 @@ function move(event) {
   next?.querySelector("button")?.focus();
 }
 
-// Opinions
+// Feedback
 
 function express(side, tag) {
   try {
     say(side, answer.text, tag);
   } catch {
-    failed(new Error("The browser has no room for more feedback: export what there is, then delete it."));
+    showError(new Error("The storage of the browser is full. Export the feedback, then delete it."));
   }
 }
 
-/** What was said may have been taken back elsewhere, in the list of all feedback. */
+/** Updates the feedback buttons after changes in the feedback dialog. */
 export function refreshThumbs() {
-  for (const thumb of at("tags").querySelectorAll(".thumb")) {
+  for (const thumb of byId("tags").querySelectorAll(".thumb")) {
     const { label } = thumb.closest("li").dataset;
     thumb.setAttribute("aria-pressed", opinion(answer.text, label) === thumb.dataset.side);
   }
 }
 
-/** A tag of the vocabulary, chosen by a person. */
+/** Adds a tag that the user selected from the vocabulary. */
 export function addTag(found) {
-  const isListed = [...at("tags").children].some((item) => item.dataset.label === found.label);
+  const isListed = [...byId("tags").children].some((item) => item.dataset.label === found.label);
   if (opinion(answer.text, found.label) !== "right") express("right", found);
-  if (!isListed) at("tags").append(...items().slice(at("tags").children.length));
-  hide(at("none"));
+  if (!isListed) byId("tags").append(...items().slice(byId("tags").children.length));
+  hide(byId("none"));
 }

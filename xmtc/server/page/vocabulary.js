@@ -1,19 +1,19 @@
 // "Add a tag": a combobox that searches the vocabulary of the model.
 
-import { asked, ofModel } from "./api.js";
-import { announce, at, counted, el } from "./dom.js";
-import { failed } from "./errors.js";
+import { fetchJson, modelPath } from "./api.js";
+import { announce, byId, formatCount, el } from "./dom.js";
+import { showError } from "./errors.js";
 import { language, model } from "./settings.js";
 
-const NOTHING = "No tag is called so.";
-const PAUSE = 150; // ms without a key, before the server is asked
+const NOTHING = "No matching tag.";
+const DEBOUNCE_MS = 150; // after the last key press
 
 const nothing = () => el("li", { role: "option", "aria-disabled": "true", "aria-selected": "false" }, NOTHING);
 
-/** `choose(tag)` is called with what was chosen. */
+/** Starts the combobox; `choose` is called with the selected tag. */
 export function startSearch({ choose }) {
-  const input = at("search");
-  const list = at("found");
+  const input = byId("search");
+  const list = byId("found");
   let found = [];
   let active = -1;
   let timer;
@@ -59,21 +59,21 @@ export function startSearch({ choose }) {
     const words = new URLSearchParams({ search: input.value.trim(), limit: 20 });
     if (language()) words.set("language", language());
     try {
-      found = (await asked(`${ofModel(model().name, "labels")}?${words}`, { signal: asking.signal })).labels;
+      found = (await fetchJson(`${modelPath(model().name, "labels")}?${words}`, { signal: asking.signal })).labels;
     } catch (error) {
-      return failed(error);
+      return showError(error);
     }
     list.replaceChildren(...(found.length ? found.map(option) : [nothing()]));
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
     if (found.length) point(0);
     list.scrollIntoView({ block: "nearest" });
-    announce(found.length ? `${counted(found.length, "tag")} found` : NOTHING);
+    announce(found.length ? `${formatCount(found.length, "tag")} found` : NOTHING);
   };
 
   input.addEventListener("input", () => {
     close();
-    if (input.value.trim()) timer = setTimeout(search, PAUSE);
+    if (input.value.trim()) timer = setTimeout(search, DEBOUNCE_MS);
   });
   input.addEventListener("blur", close);
   input.addEventListener("keydown", (event) => {
