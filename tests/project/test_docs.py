@@ -39,7 +39,6 @@ RUN, SHOWN, NOT_RUN_HERE = {"bash", "python"}, {"text", "json", "toml", "math"},
 NOT_RUN = {
     "README.md": (1, "make, which sets up a virtual environment"),
     "docs/explanation/aplc-xlnet.md": (1, "a GPU, and encoders to download"),
-    "docs/explanation/autoencoders.md": (1, "word vectors to download"),
     "docs/how-to/bring-your-own-method.md": (
         1,
         "a method that is not in the table; tests/methods/test_plugin_methods.py runs it",
