@@ -3,7 +3,7 @@ times levels. Nothing is trained here.
 
     python benchmarks/cluster_plan.py --docs 1e8 --labels 1e7 --words 20 --machines 8 --cpus 32
 
-The rates are those of docs/results/linear-engine.md (Scale) and docs/results/cluster.md.
+The rates are those of docs/results/scale.md.
 """
 
 from __future__ import annotations

@@ -151,6 +151,7 @@ def build_evaluation_command(job: ExperimentRow, jobs: Sequence[ExperimentRow], 
         return [
             "compare",
             *(str(place.get_model_path(member)) for member in find_members(job, jobs)),
+            "--test",
             str(test),
             "--json",
         ]

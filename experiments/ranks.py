@@ -1,5 +1,5 @@
 """Average ranks of the methods of rivals.toml over corpora and metrics, from its stored results: prints the tables that
-docs/results/rivals.md has, and draws docs/images/ranks.svg and ranks-texts.svg.
+docs/results/accuracy.md has, and draws docs/images/ranks.svg and ranks-texts.svg.
 
 python experiments/ranks.py                 both groups of corpora, with their pictures
 python experiments/ranks.py CORPUS ...      over these; draws nothing"""

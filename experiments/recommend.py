@@ -67,7 +67,16 @@ def line(name: str, said: dict[str, Any]) -> list[str]:
 
 
 def table() -> str:
-    heads = ["corpus", "recommended", "expected", "reached", "best that fits", "behind", "expected s", "trying s"]
+    heads = [
+        "corpus",
+        "recommended",
+        "expected",
+        "reached",
+        "best within the limit",
+        "difference",
+        "expected s",
+        "search s",
+    ]
     kept = load_results(KEPT)
     rows = [heads, ["---"] * len(heads), *(line(name, kept[name]) for name in CORPORA if name in kept)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

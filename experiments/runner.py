@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -100,10 +101,15 @@ def has_current_result(job: ExperimentRow, jobs: Sequence[ExperimentRow], place:
     if "failed" in result:
         return False
     try:
-        recorded = [command.replace("xmtc data noise", shlex.join(NOISE_COMMAND)) for command in result["command"]]
-        return recorded == list_commands(job, jobs, place)
+        return [update_command(command) for command in result["command"]] == list_commands(job, jobs, place)
     except ExperimentFailed:
         return True
+
+
+def update_command(command: str) -> str:
+    """Return a stored command in the present syntax of the command line."""
+    command = command.replace("xmtc data noise", shlex.join(NOISE_COMMAND))
+    return re.sub(r"^(xmtc compare (?:(?!--test).)+) (\S+ --json)$", r"\1 --test \2", command)
 
 
 def find_missing_requirements(

@@ -213,7 +213,7 @@ def test_a_calibration_takes_as_long_again_unless_documents_are_very_many():
     assert count_spec_trainings(MethodSpec("plt", "plt"), replace(found.samples, n_docs=200_000)) == 1
 
 
-# Seconds of processor and nDCG@5 on samples of yso-finna-en (docs/results/recommend.md); with all documents Bonsai has
+# Seconds of processor and nDCG@5 on samples of yso-finna-en; with all documents Bonsai has
 # 40.7, Parabel 39.2, PLT 38.2 and DiSMEC, in ten times the time, 38.5.
 SHORT_TEXTS = {
     "plt": [(1.8, 0.030), (2.5, 0.090), (5.8, 0.232)],
@@ -381,7 +381,7 @@ def test_what_was_recommended_is_near_the_best_that_fits():
     assert len(rows) >= 4
     for row in rows:
         assert row[5] == "–" or float(row[5]) <= 1, row
-    assert script["table"]() in (SCRIPT.parents[1] / "docs" / "results" / "recommend.md").read_text()
+    assert script["table"]() in (SCRIPT.parents[1] / "docs" / "results" / "accuracy.md").read_text()
 
 
 def test_members_of_a_consensus_have_the_parameters_that_they_were_tried_with(monkeypatch):

@@ -126,7 +126,7 @@ def test_combinations_and_comparisons_are_of_the_models_of_other_rows(whole):
     models = "models/table/parabel models/table/parabel-two-seeds-seed-1"
     assert kept["both"]["command"][0] == f"xmtc combine {models} -o models/table/both --rule mean"
     assert kept["both"]["figures"]["P@1"] > 50
-    assert kept["overlap"]["command"] == [f"xmtc compare {models} ../shared/data/tiny/test.jsonl --json"]
+    assert kept["overlap"]["command"] == [f"xmtc compare {models} --test ../shared/data/tiny/test.jsonl --json"]
     assert list(kept["overlap"]["figures"]) == ["top1", "top2", "top3", "top4", "top5"]
 
 

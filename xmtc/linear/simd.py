@@ -2,8 +2,8 @@
 
 A compiler vectorises a loop over labels, but stores its sums after every feature and loads them for the next. Here the
 sums of up to 48 labels stay in registers while all features of a document are added, which saves a quarter of the
-training time of a leaf (docs/results/linear-engine.md). Features with even and odd positions have separate sums,
-because each addition waits for the one before it.
+training time of a leaf. Features with even and odd positions have separate sums, because each addition waits for the
+one before it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Solver of the linear methods: L2-regularised squared hinge and logistic loss by dual coordinate descent.
 
-Hsieh et al. 2008; Yu, Huang, Lin 2011 (both in LIBLINEAR). Differences, measured in docs/results/linear-engine.md:
+Hsieh et al. 2008; Yu, Huang, Lin 2011 (both in LIBLINEAR). Differences (docs/explanation/linear-engine.md):
 
 - All labels of a tree node share their documents, so the features of a document are read once for a block of labels:
   W has shape (n_features, n_labels), and the inner loop runs along the labels.

@@ -12,7 +12,7 @@ from math import log
 from typing import NamedTuple
 
 SAMPLE_GROWTH = 4.0  # documents of a sample, relative to the sample before
-GAIN_DECAY = 0.7  # gain of a step, relative to the step before; measured in docs/results/recommend.md
+GAIN_DECAY = 0.7  # gain of a step, relative to the step before; measured on corpora of docs/results/accuracy.md
 DEFAULT_DOCUMENT_EXPONENT, MIN_DOCUMENT_EXPONENT, MAX_DOCUMENT_EXPONENT = 1.0, 0.7, 1.3
 DEFAULT_LABEL_EXPONENT = 0.5  # after one trial; between a tree (0) and one classifier per label (1)
 MIN_STEP_SHARE = 0.2  # of the logarithm of documents, where labels grow nearly as fast

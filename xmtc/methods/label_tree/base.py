@@ -21,7 +21,7 @@ from xmtc.linear.model import TreeModel
 from xmtc.linear.solver import Solver
 from xmtc.linear.tree_training import TreeTrainer
 
-# Documents × passes after which a node stops early; more passes are not more accurate (docs/results/linear-engine.md).
+# Documents × passes after which a node stops early (docs/explanation/linear-engine.md).
 CHEAP_TREE_NODE_VISITS = 5_000_000
 ARITIES = (2, 4, 8, 16, 32, 64)  # powers of two, because wide trees are compressed binary trees
 

@@ -8,8 +8,8 @@ M labels. A linear classifier for each child of a node gives the probability tha
 probability of a label is the product along its path, averaged over T trees. Prediction is a beam search of width P.
 
 Differs from the authors' code in the solver, which treats the bias separately, so 6 passes are enough for large nodes
-(docs/results/linear-engine.md). Differs from Bonsai in that trees are binary and balanced, and therefore deeper. With
-arity=16 and power=3 it is XR-Linear of PECOS (Yu, Zhong, Zhang, Chang, Dhillon 2022), except for the solver.
+(docs/explanation/linear-engine.md). Differs from Bonsai in that trees are binary and balanced, and therefore deeper.
+With arity=16 and power=3 it is XR-Linear of PECOS (Yu, Zhong, Zhang, Chang, Dhillon 2022), except for the solver.
 """
 
 from __future__ import annotations
