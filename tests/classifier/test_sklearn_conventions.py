@@ -132,9 +132,9 @@ class TestNotGivenIsNotDefault:
     ("action", "sentence"),
     [
         (lambda: Classifier(n_trees=0), "n_trees=0 is invalid; expected a whole number from 1 to 1000"),
-        (lambda: Classifier(min_df="two"), "min_df='two' does not fit"),
-        (lambda: Classifier().set_params(C=-1), "C=-1 does not fit"),
-        (lambda: Classifier("consensus", members=("parabel", "plt"), parabel__C=-1), "C=-1 does not fit"),
+        (lambda: Classifier(min_df="two"), "min_df='two' is invalid"),
+        (lambda: Classifier().set_params(C=-1), "C=-1 is invalid"),
+        (lambda: Classifier("consensus", members=("parabel", "plt"), parabel__C=-1), "C=-1 is invalid"),
         (lambda: Classifier("consensus", members=("parabel", "plt"), dismec__C=1), "has no member 'dismec'"),
     ],
 )
@@ -356,7 +356,7 @@ class TestSampleWeight:
             (np.ones(3), "The weights have shape (3,) and type float64; expected one number for each of the 200"),
             (np.full(200, -1), "The weight of document 0 is -1; expected 0, or a finite number"),
             (np.full(200, np.nan), "The weight of document 0 is nan; expected 0, or a finite number"),
-            (np.zeros(200), "All documents have weight 0"),
+            (np.zeros(200), "All documents have zero weight"),
             (["heavy"] * 200, "expected one number for each of the 200 documents"),
         ],
     )

@@ -292,7 +292,7 @@ def test_a_log_is_written_over_nothing_else(place):
 
     words = ("train", "train.jsonl", "-o", "other", "--log-json")
     before = (place / "train.jsonl").read_bytes()
-    assert "train.jsonl exists and is no log of xmtc" in refused(*words, "train.jsonl")
+    assert "train.jsonl exists and is not a log of xmtc" in refused(*words, "train.jsonl")
     assert (place / "train.jsonl").read_bytes() == before
     assert "nowhere/log.jsonl cannot be written (No such file or directory)" in refused(*words, "nowhere/log.jsonl")
     assert "--log-json - names no file" in refused(*words, "-")

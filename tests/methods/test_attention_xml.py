@@ -502,7 +502,7 @@ def test_training_candidates_contain_true_nodes():
             lambda: build_method("xml_rnn", {"layers": UnparsedValue("a,b")}),
             "layers='a,b' is invalid; expected whole numbers",
         ),
-        (lambda: build_method("xml_rnn", {"layers": UnparsedValue("0")}), "layers=(0,) does not fit"),
+        (lambda: build_method("xml_rnn", {"layers": UnparsedValue("0")}), "layers=(0,) is invalid"),
         (lambda: select_device(Run(device="cuda:77")), "The device 'cuda:77' cannot be used"),
         (lambda: select_device(Run(device="abacus")), "device='abacus' is invalid; expected auto, cpu"),
     ],

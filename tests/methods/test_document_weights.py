@@ -160,7 +160,7 @@ def test_methods_without_weights_refuse_them():
     ("weights", "said"),
     [
         (np.ones(3), "The weights have shape (3,) and type float64; expected one number for each of the 90"),
-        (np.ones((90, 1)), "have the shape (90, 1)"),
+        (np.ones((90, 1)), "have shape (90, 1)"),
         (["a"] * 90, "type <U1"),
         (np.where(np.arange(90) == 7, -1.0, 1.0), "The weight of document 7 is -1; expected 0, or a finite number"),
         (np.where(np.arange(90) == 7, np.nan, 1.0), "The weight of document 7 is nan"),
@@ -173,7 +173,7 @@ def test_methods_without_weights_refuse_them():
             np.where(np.arange(90) == 7, 1e37, 1.0),
             "The weight of document 7 is 1e+37; expected 0, or a finite number from 1e-12 to",
         ),
-        (np.zeros(90), "All documents have weight 0"),
+        (np.zeros(90), "All documents have zero weight"),
     ],
 )
 def test_other_weights_are_refused(weights, said):
@@ -189,7 +189,7 @@ def test_weights_go_with_their_documents():
     assert data.keep_views(["columns"]).weights is data.weights
     assert data.drop_zero_weights().weights.tolist() == list(range(1, 90))
     assert DATA.drop_zero_weights() is DATA
-    with pytest.raises(XmtcError, match="All documents have weight 0"):
+    with pytest.raises(XmtcError, match="All documents have zero weight"):
         DiSMEC().fit(data.select_rows(np.array([0])))
 
 

@@ -537,7 +537,7 @@ def test_overlap():
     assert found == pytest.approx([(1 + 0) / 2, (1 / 2 + 1 / 2) / 2, (2 / 3 + 1 / 3) / 2])
     assert compute_overlap(one, one, 2) == 1
     assert compute_overlap(one, one, 6) == pytest.approx((3 / 6 + 2 / 6) / 2)
-    with pytest.raises(XmtcError, match="answers to the same documents; got 2 and 1"):
+    with pytest.raises(XmtcError, match="predictions for the same documents; got 2 and 1"):
         compute_overlap(one, answer([[1]]), 1)
 
 

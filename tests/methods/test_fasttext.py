@@ -252,7 +252,7 @@ def test_a_training_that_diverges_says_so():
 
 
 def test_a_training_that_memory_cannot_hold_is_refused():
-    with pytest.raises(XmtcError, match="9 vectors of words and n-grams, and 5 of labels would take"):
+    with pytest.raises(XmtcError, match="9 vectors of words and n-grams, and 5 of labels would need"):
         FastText(dimension=10**12).fit(DATA, run=ONE)
 
 

@@ -358,7 +358,7 @@ class TestModels:
 
     def test_too_little_memory_is_told_before_the_training(self, monkeypatch):
         monkeypatch.setattr("xmtc.core.memory.get_memory_limit", lambda: 1000.0)
-        with pytest.raises(XmtcError, match=r"^Growing 1 trees in parallel would take .* use fewer threads"):
+        with pytest.raises(XmtcError, match=r"^Growing 1 trees in parallel would need .* use fewer threads"):
             FastXML().fit(data(), run=ONE)
 
 

@@ -184,4 +184,4 @@ def test_a_saved_model_of_an_imported_module_is_loaded(tmp_path):
         """
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "model"], capture_output=True, text=True, check=True)
-    assert "was trained by centroid:Centroid of centroid, which is not here" in done.stdout
+    assert "was trained by centroid:Centroid of centroid, which is not installed" in done.stdout

@@ -271,7 +271,7 @@ def test_preset_replaces_unset_parameters():
     assert XMLCNN().output_norm
     assert not XMLCNN(preset="small").output_norm  # not in the paper
     assert set(PRESETS) == {"small", "large"}
-    with pytest.raises(XmtcError, match=r"filters=\(\) does not fit"):
+    with pytest.raises(XmtcError, match=r"filters=\(\) is invalid"):
         XMLCNN(filters=())
 
 

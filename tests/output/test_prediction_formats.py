@@ -265,7 +265,7 @@ def test_a_result_is_not_lost_where_something_fails(place, name):
     assert (place / name).read_text() == "old"
     assert not [path.name for path in place.iterdir() if path.name.endswith(".part")]
     done = xmtc("predict", "model", "torn.jsonl", "-o", name, "--on-error", "skip", cwd=place)
-    assert b"6,000 documents tagged.\n1 line of torn.jsonl set aside" in done.stderr
+    assert b"6,000 documents labelled.\n1 line of torn.jsonl set aside" in done.stderr
     assert (place / name).read_bytes()[:3] != b"old"
 
 
@@ -337,7 +337,7 @@ def test_results_beside_the_files_of_a_folder(place):
     done = xmtc("predict", "model", "texts", "--per-file", "-k", 2, cwd=place)
     assert done.returncode == 0, done.stderr
     assert done.stdout == b""
-    assert b"1 existing file was kept; --force replaces them.\n1 document tagged.\n" in done.stderr
+    assert b"1 existing file was kept; --force replaces them.\n1 document labelled.\n" in done.stderr
     lines = (folder / "a.b.tags.tsv").read_text().splitlines()
     assert len(lines) == 2
     label, score = lines[0].split("\t")

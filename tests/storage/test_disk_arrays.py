@@ -112,7 +112,7 @@ def test_a_folder_that_nothing_would_be_written_to_is_refused(tmp_path):
     words = "train", tmp_path / "features.txt", "-o", tmp_path / "model", "--workdir", tmp_path / "work"
     status, said = xmtc(*words, "-m", "dismec")
     assert status
-    assert "--workdir is for tf-idf made of texts and for label trees, and dismec reads columns of this corpus" in said
+    assert "--workdir applies to tf-idf of texts and to label trees, but dismec reads columns of this corpus" in said
     assert not (tmp_path / "work").exists()
     status, said = xmtc(*words, "-m", "parabel")
     assert not status, said

@@ -476,7 +476,7 @@ def test_documents_of_one_language_are_kept(tmp_path):
     (tmp_path / "all.jsonl").write_text("\n".join(lines))
     code, said = xmtc("data", "language", tmp_path / "all.jsonl", tmp_path / "fi.jsonl", "--only", "fi")
     assert code == 0
-    assert f"2 of 3 documents are in fi and written to {tmp_path / 'fi.jsonl'}; left out: en 1." in said
+    assert f"2 of 3 documents are in fi and were written to {tmp_path / 'fi.jsonl'}; omitted: en 1." in said
     assert [json.loads(line)["text"] for line in (tmp_path / "fi.jsonl").open()] == [texts[0]] * 2
     code, said = xmtc("data", "language", tmp_path / "all.jsonl", tmp_path / "xx.jsonl", "--only", "finnish")
     assert "py3langid does not support the language 'finnish'; expected one of " in said

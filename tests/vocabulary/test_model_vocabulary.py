@@ -103,7 +103,7 @@ def test_a_tag_is_still_a_pair():
 def test_without_a_vocabulary_there_are_no_names():
     plain = Classifier("parabel", n_trees=1).fit(*make_planted_corpus(60, seed=0), run=ONE)
     assert plain.predict_labels(TEXTS[:1], run=ONE)[0][0].name is None
-    with pytest.raises(XmtcError, match="language='fi' needs a vocabulary, and the model has none"):
+    with pytest.raises(XmtcError, match="language='fi' needs a vocabulary, but the model has none"):
         plain.predict_labels(TEXTS, language="fi")
     with pytest.raises(XmtcError, match="branch:even needs a vocabulary"):
         plain.predict_labels(TEXTS, allow=["branch:even"])
@@ -348,7 +348,7 @@ def test_import_stats_find_and_show(place):
     assert "broader: even-fi <http://x.org/even>" in shown
     assert "replaced by: nimi 9 <http://x.org/label-09>" in shown
     assert xmtc("vocab", "find", "voc", "nobody", cwd=place).stderr.startswith(b"xmtc: voc has no concept 'nobody'")
-    assert b"expected the file of a vocabulary" in xmtc("vocab", "import", "voc", cwd=place).stderr
+    assert b"expected at least one vocabulary file" in xmtc("vocab", "import", "voc", cwd=place).stderr
     assert xmtc("vocab", "import", "planted.tsv", "model", cwd=place).returncode == 2  # a model is no vocabulary
 
 

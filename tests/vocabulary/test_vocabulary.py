@@ -255,7 +255,7 @@ def test_folders_of_other_kinds_are_told_apart(zoo, tmp_path):
     zoo.save(tmp_path / "zoo")
     with pytest.raises(XmtcError, match="is a vocabulary folder; expected a model"):
         Tagger.load(tmp_path / "zoo")
-    with pytest.raises(XmtcError, match="expected a vocabulary folder, as `xmtc vocab import"):
+    with pytest.raises(XmtcError, match="expected a vocabulary folder, as written by `xmtc vocab import"):
         Vocabulary.load(tmp_path / "nothing")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("dear")

@@ -160,5 +160,5 @@ def as_document_weights(values: Any, n_docs: int) -> np.ndarray:
             f"{MIN_DOCUMENT_WEIGHT:g} to {MAX_DOCUMENT_WEIGHT:g}: scale the weights, or drop the document."
         )
     if n_docs and not weights.any():
-        raise XmtcError("All documents have weight 0; give a positive weight to the documents to train on.")
+        raise XmtcError("All documents have zero weight; give a positive weight to the documents to train on.")
     return weights

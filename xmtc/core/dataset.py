@@ -297,7 +297,7 @@ class Dataset:
             return self
         is_positive = self.weights > 0
         if not is_positive.any():
-            raise XmtcError("All documents have weight 0; give a positive weight to the documents to train on.")
+            raise XmtcError("All documents have zero weight; give a positive weight to the documents to train on.")
         rest = self if is_positive.all() else self.select_rows(is_positive)
         return rest if np.any(rest.weights != 1) else rest.copy_with(weights=None)
 

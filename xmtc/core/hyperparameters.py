@@ -98,7 +98,7 @@ class ParameterSet:
             value = getattr(self, parameter.name)
             if not is_valid_value(parameter, value):
                 raise XmtcError(
-                    f"{type(self).__name__}: {parameter.name}={to_short_repr(value)} does not fit; "
+                    f"{type(self).__name__}: {parameter.name}={to_short_repr(value)} is invalid; "
                     f"expected {describe_expected(parameter)}."
                 )
             object.__setattr__(self, parameter.name, convert_value(parameter, value))
@@ -258,7 +258,7 @@ def parse_value(owner: str, parameter: Field, text: str) -> Any:
         return parse_item(kind, text)
     except (ValueError, KeyError):
         raise XmtcError(
-            f"{owner}: {parameter.name}={to_short_repr(str(text))} does not fit; "
+            f"{owner}: {parameter.name}={to_short_repr(str(text))} is invalid; "
             f"expected {describe_expected(parameter)}."
         ) from None
 
