@@ -64,7 +64,7 @@ format: setup
 	$(BIN)/ruff format .
 
 docs: setup
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: setup
 	$(BIN)/python benchmarks/tfidf.py

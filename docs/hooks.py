@@ -1,9 +1,9 @@
-"""Pages, and parts of pages, that write themselves, so that they cannot go stale.
+"""Generated pages and parts of pages of the documentation site.
 
-The start page is the README; changes, contributing and security are the files of these names. `{{ commands }}`,
-`{{ methods }}`, `{{ measures }}` and `{{ dependencies }}` in a page become every command with its options, every method
-with its parameters, every measure, every package that comes along.
-Formulas, written as GitHub shows them (a fence named math, or $`…`$), become MathML: a browser needs no script for it.
+The start page is the README; architecture, changes, contributing and security are the files of these names. In a page,
+`{{ commands }}`, `{{ methods }}`, `{{ measures }}` and `{{ dependencies }}` are replaced by the commands with their
+options, the methods with their parameters, the metrics, and the installed packages. Formulas in GitHub's notation (a
+fence named math, or $`…`$) are converted to MathML, which browsers show without scripts.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def on_files(files, config):
 
 
 def as_page(text: str) -> str:
-    """A file at the top of the repository, as a page at the top of the site."""
+    """Convert the links of a top-level file of the repository to links of the site."""
     text = re.sub(r"(\]\(|src=\")docs/", r"\1", text)
     for page, source in SOURCES.items():
         text = text.replace(f"]({source}.md", f"]({page}.md")
@@ -67,7 +67,7 @@ def as_page(text: str) -> str:
 
 def on_page_markdown(markdown, page, **_):
     if page.file.src_uri == "index.md":
-        page.meta["hide"] = ["navigation"]  # which would hold nothing but itself
+        page.meta["hide"] = ["navigation"]  # it would only have one entry
     written = {
         "measures": measures_table,
         "methods": methods_part,
@@ -83,12 +83,12 @@ def on_page_markdown(markdown, page, **_):
 def on_post_page(output, page, **_):
     found = OUTSIDE.search(output)
     if found:
-        raise PluginError(f"{page.file.src_uri} loads something from elsewhere: {found[0]}")
+        raise PluginError(f"{page.file.src_uri} loads an external resource: {found[0]}")
     return output
 
 
 def with_formulas(markdown: str, formulas: list[str]) -> str:
-    """Marks in the place of formulas, which Markdown would take apart."""
+    """Replace formulas by marks, because Markdown would change them."""
 
     def block(found: re.Match) -> str:
         formulas.append(f'<div class="math">{convert(found[1].strip(), display="block")}</div>')
@@ -115,11 +115,11 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def measures_table() -> str:
-    return table(["name", "what it says"], [[f"`{m.usage}`", m.description] for m in METRIC_FAMILIES.values()])
+    return table(["name", "description"], [[f"`{m.usage}`", m.description] for m in METRIC_FAMILIES.values()])
 
 
 def dependencies_table() -> str:
-    return table(["package", "version here", "licence"], [list(each) for each in dependencies()])
+    return table(["package", "version", "licence"], [list(each) for each in dependencies()])
 
 
 def methods_part() -> str:
@@ -137,7 +137,7 @@ def parameters_table(recipe) -> str:
     rows = [
         [f"`{f.name}`", f"`{f.default!r}`", f"{f.metadata['help']} ({describe_expected(f)})"] for f in fields(recipe)
     ]
-    return table(["parameter", "default", "what it does (what it takes)"], rows)
+    return table(["parameter", "default", "description (values)"], rows)
 
 
 def commands_part() -> str:
@@ -147,12 +147,12 @@ def commands_part() -> str:
         usage = " ".join([name, *(spelling(p) for p in shown if is_argument(p)), "[OPTIONS]"])
         rows = [[f"`{spelling(p)}`", default(p), p.help or ""] for p in shown]
         parts += [f"## {name}", inspect.cleandoc(command.help or ""), f"```text\n{usage}\n```"]
-        parts += [table(["argument or option", "default", "what it does"], rows)] if rows else []
+        parts += [table(["argument or option", "default", "description"], rows)] if rows else []
     return "\n\n".join(parts)
 
 
 def commands(name: str, command) -> Iterator[tuple[str, Any]]:
-    """Every command that does something, by its whole name."""
+    """Yield all commands that can be run, with their full names."""
     inner = getattr(command, "commands", {})
     if not inner or command.invoke_without_command:
         yield name, command

@@ -65,7 +65,7 @@ def test_a_model_remembers_how_its_corpus_was_read(place):
     assert json.loads(figures)["P@1"] > 0.9
     assert said == ""  # all is as it was in the training
     assert json.loads(run("predict", "model", "test.csv", cwd=place)[0].splitlines()[3])["id"] == "n3"
-    assert "overlap" in run("compare", "model", "model", "test.csv", cwd=place)[0]
+    assert "overlap" in run("compare", "model", "model", "--test", "test.csv", cwd=place)[0]
 
 
 def test_what_is_remembered_is_not_forced_on_other_files(place):

@@ -418,7 +418,7 @@ def test_info_shows_the_history(tmp_path):
     assert json.loads(info(folder))["method"] == json.loads(info(folder, "--json"))["method"] == "xml_rnn"
 
     (folder / "history.jsonl").unlink()
-    assert info(folder, "--history") == f"{folder} has no history; a training of today would write one.\n"
+    assert info(folder, "--history") == f"{folder} has no training history.\n"
 
 
 def test_info_plots_the_history(tmp_path):

@@ -553,10 +553,10 @@ def test_commands(tmp_path):
     assert xmtc("train", corpus, "-m", "parabel", "-o", tmp_path / "one")[0] == 0
     refused = ("train", corpus, "-m", "ensemble", "-o", tmp_path / "both", "-p", "max_words=9")
     assert "ensemble with these members has no parameter 'max_words' for a corpus of t" in xmtc(*refused)[1]
-    shown = json.loads(xmtc("compare", tmp_path / "both", tmp_path / "one", corpus, "--json")[1])
+    shown = json.loads(xmtc("compare", tmp_path / "both", tmp_path / "one", "--test", corpus, "--json")[1])
     assert [list(values) for values in shown["models"]] == [["P@1", "P@3", "P@5", "nDCG@5"]] * 2
     assert list(shown["overlap"]) == [f"top{k}" for k in range(1, 6)]
     assert 0.5 < shown["overlap"]["top1"] <= 1
-    lines = xmtc("compare", tmp_path / "one", tmp_path / "one", corpus)[1].splitlines()
+    lines = xmtc("compare", tmp_path / "one", tmp_path / "one", "--test", corpus)[1].splitlines()
     assert len(lines) == 3
     assert lines[2].split()[:3] == ["overlap", "top1", "100.00"]

@@ -80,7 +80,7 @@ def test_without_held_out_documents_all_are_learnt_from_to_the_last_pass(name):
     @contextmanager
     def progress(title, total=None):
         stages.append((title, total))
-        yield SimpleNamespace(advance=lambda steps=1: None, tell=lambda news: None)
+        yield SimpleNamespace(advance=lambda steps=1: None, set_status=lambda news: None)
 
     watch = lambda event: passes.append(event) if isinstance(event, Pass) else None  # noqa: E731
     few = parameters | {"held_out": 0.0, "epochs": 3, "patience": 1}

@@ -67,7 +67,7 @@ def test_an_installed_package_adds_a_method(site, tmp_path):
     command = ("train", tmp_path / "train.jsonl", "-m", "centroid", "-o", tmp_path / "model", "-p", "power=2")
     assert "There is no method 'centroid'" in xmtc(*command).stderr
     assert (
-        "centroid         The mean of a label's documents; those of others are as near as their angle is small."
+        "centroid         Cosine similarity to the mean of the documents of each label."
         in xmtc("methods", path=site).stdout
     )
     assert "power" in xmtc("methods", "centroid", path=site).stdout

@@ -57,7 +57,6 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def test_data(run: Run) -> None:
     assert json.loads(run("data", "stats", "train.jsonl", "--json"))["documents"] == 320
     run("data", "convert", "test.jsonl", "test.csv")
-    run("data", "noise", "train.jsonl", "noisy.jsonl.gz", "--rate", "0.1")
 
 
 def test_evaluate(run: Run) -> None:

@@ -38,7 +38,7 @@ COMMANDS = {
     "explain": ["explain", NAME, "--string", "a text of words"],
     "calibrate": ["calibrate", NAME, TRAIN, "-o", f"{NAME}-2"],
     "thresholds": ["thresholds", NAME, TEST],
-    "compare": ["compare", NAME, NAME, TEST],
+    "compare": ["compare", NAME, NAME, "--test", TEST],
     "combine": ["combine", NAME, NAME, "-o", f"{NAME}-3"],
     "report": ["report", NAME, TEST, "-o", f"report{ESCAPE}.html"],
     "vocab-import": ["vocab", "import", VOCABULARY, f"vocabulary{ESCAPE}"],

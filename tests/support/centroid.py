@@ -1,4 +1,4 @@
-"""Labels as the mean of their documents."""
+"""Nearest-centroid method: a label is the mean of its documents."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from xmtc import Dataset, Explanation, Method, Model, Predictions, Run, array, p
 
 @dataclass(frozen=True)
 class Centroid(Method):
-    """The mean of a label's documents; those of others are as near as their angle is small."""
+    """Cosine similarity to the mean of the documents of each label."""
 
-    power: float = param(1.0, "what weights are raised to", low=0.1, search=(0.5, 2.0))
+    power: float = param(1.0, "Exponent of the summed weights.", low=0.1, search=(0.5, 2.0))
 
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> CentroidModel:
         sums = (data.Y.T @ data.X).toarray() ** self.power
@@ -37,4 +37,4 @@ class CentroidModel(Model):
 
     def check(self) -> None:
         if self.centroids.shape != (self.n_labels, sum(self.views.values())):
-            raise ValueError("its centroids are not those of its labels and terms")
+            raise ValueError("centroids have the wrong shape")

@@ -1,4 +1,4 @@
-"""A view of one's own: runs of letters within words, counted."""
+"""View of documents as counts of letter n-grams within words."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from xmtc.text.word_spans import Span, find_spans
 
 @dataclass(frozen=True)
 class Letters(View):
-    """How texts become counts of runs of letters."""
+    """Counts of letter n-grams."""
 
     title: ClassVar[str] = "Runs of letters"
 
-    length: int = param(4, "letters of a run", low=1)
+    length: int = param(4, "Letters per n-gram.", low=1)
 
     def fit(self, contents: Iterable[str], run: Run = Run()) -> tuple[FittedLetters, Bag]:
         counter = CountVectorizer(analyzer="char_wb", ngram_range=(self.length, self.length))
@@ -50,6 +50,6 @@ class FittedLetters(FittedView):
         return self.runs[number]
 
     def spans(self, text: str) -> list[Span]:
-        """A word belongs to the runs that are found within it."""
+        """Return the words of a text with the numbers of their n-grams."""
         words = find_spans(Tokenizer(), text)
         return [word._replace(numbers=tuple(self.transform([word.word]).matrix.indices)) for word in words]
