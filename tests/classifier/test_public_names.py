@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import pkgutil
-import pydoc
 import rlcompleter
 import subprocess
 import sys

@@ -292,8 +292,9 @@ def test_a_machine_that_does_not_see_the_corpus(nodes, tmp_path, monkeypatch):
 
 
 def test_without_methods_there_is_nothing_to_share(tmp_path):
-    (tmp_path / "one.json").write_text("{}")
-    done = CliRunner().invoke(app, ["compare", str(tmp_path / "one.json"), "--cluster", "auto"])
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "about.json").write_text("{}")
+    done = CliRunner().invoke(app, ["compare", str(tmp_path / "model"), "--test", "t.jsonl", "--cluster", "auto"])
     assert "--cluster applies to trainings" in str(done.exception)
 
 

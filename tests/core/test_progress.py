@@ -295,7 +295,7 @@ def test_a_log_is_written_over_nothing_else(place):
     assert "train.jsonl exists and is not a log of xmtc" in refused(*words, "train.jsonl")
     assert (place / "train.jsonl").read_bytes() == before
     assert "nowhere/log.jsonl cannot be written (No such file or directory)" in refused(*words, "nowhere/log.jsonl")
-    assert "--log-json - names no file" in refused(*words, "-")
+    assert "--log-json - is not a file" in refused(*words, "-")
     (place / "own").mkdir()
     done = xmtc("train", "train.jsonl", "-p", "max_leaf=10", "-o", "own", cwd=place)
     assert done.returncode == 0

@@ -28,10 +28,7 @@ from xmtc.tagger import Tag
 
 EXCEL = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 
-TWO_OF_THREE = (
-    "2 of 3 documents tagged: the others get no label, as a rule because the model knows no word of them "
-    "(see --always)."
-)
+TWO_OF_THREE = "2 of 3 documents labelled; the model knows no word of the others, or finds no label (see --always)."
 
 
 @pytest.fixture(scope="module")
@@ -370,7 +367,7 @@ def test_kept_fields_have_names_of_their_own():
 def test_fields_that_are_nowhere_are_told(place):
     done = xmtc("predict", "model", "three.jsonl", "--keep", "title,titel,title", "-k", 1, cwd=place)
     assert done.returncode == 0
-    assert done.stderr == b"No document has anything in the field 'titel'; check --keep.\n"
+    assert done.stderr == b"The field 'titel' is empty in all documents; check --keep.\n"
     assert list(json.loads(done.stdout.splitlines()[0])) == ["id", "title", "titel", "labels"]
 
 

@@ -44,7 +44,6 @@ NOT_RUN = {
         "a method that is not in the table; tests/methods/test_plugin_methods.py runs it",
     ),
     "docs/how-to/explain.md": (1, "measured: minutes, word vectors to download, Chromium"),
-    "docs/how-to/performance.md": (2, "a GPU, and vectors and encoders to download; several processes"),
     "docs/how-to/scores.md": (1, "more documents than these pages have; tests/scores/test_calibration.py runs it"),
     "docs/how-to/serve.md": (3, "services and Docker; tests/server/test_process.py and test_container.py run them"),
     "docs/how-to/use-a-cluster.md": (4, "several machines; tests/cluster/test_ray_cluster.py has several nodes on one"),

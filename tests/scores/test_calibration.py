@@ -404,7 +404,7 @@ def test_a_decision_on_other_scores_is_dropped(plain, corpora, tmp_path):
     plain.save(model)
     invoke("thresholds", model, valid)
     assert Tagger.load(model).decision is not None
-    assert f"is dropped; xmtc thresholds {model} VALID" in invoke("calibrate", model, valid).stderr
+    assert f"are removed; tune them again with `xmtc thresholds {model}" in invoke("calibrate", model, valid).stderr
     assert Tagger.load(model).decision is None
     assert "decision" not in Tagger.load(model).about
 

@@ -83,7 +83,7 @@ def test_a_trained_model_is_not_lost(tagger, tmp_path, monkeypatch):
     (tmp_path / "thesis" / "chapter1.txt").write_text("years of work")
     with pytest.raises(XmtcError, match=r"not a model folder.* trained model was saved to .*; move it") as raised:
         save_model(tagger, tmp_path / "thesis", Checkpoint())
-    place = str(raised.value).partition("saved to ")[2].partition(";")[0]
+    place = str(raised.value).partition("saved to ")[2].partition(" instead;")[0]
     assert Tagger.load(place).about == tagger.about
 
     pieces = Checkpoint(tmp_path / "parts")

@@ -367,7 +367,9 @@ def test_train_attach_predict_explain(place):
     labels = {tag["label"] for line in few.splitlines() for tag in json.loads(line)["labels"]}
     assert planted_label(2) not in labels
     assert all(int(label[-2:]) % 2 == 0 for label in labels)
-    explained = json.loads(told("explain", "named", "--string", "word1alpha", "--label", "nimi 1", "--json", cwd=place)[0])
+    explained = json.loads(
+        told("explain", "named", "--string", "word1alpha", "--label", "nimi 1", "--json", cwd=place)[0]
+    )
     assert (explained["labels"][0]["label"], explained["labels"][0]["name"]) == ("label-01", "nimi 1")
     assert "hF1@5" in told("evaluate", "named", "test.jsonl", "hF1@5", cwd=place)[0]
     missing, deprecated = told("vocab", "check", "named", cwd=place)[0].splitlines()

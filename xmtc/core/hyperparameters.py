@@ -258,8 +258,7 @@ def parse_value(owner: str, parameter: Field, text: str) -> Any:
         return parse_item(kind, text)
     except (ValueError, KeyError):
         raise XmtcError(
-            f"{owner}: {parameter.name}={to_short_repr(str(text))} is invalid; "
-            f"expected {describe_expected(parameter)}."
+            f"{owner}: {parameter.name}={to_short_repr(str(text))} is invalid; expected {describe_expected(parameter)}."
         ) from None
 
 
