@@ -532,7 +532,7 @@ def check_is_taken(service: Any) -> None:
     from xmtc.errors import XmtcError
 
     served = service.app.state.service.models.by_name["m"]
-    if served.refused:
+    if served.refused_stamp:
         raise XmtcError("The model was refused, and the old one serves on.")
 
 

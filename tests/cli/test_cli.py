@@ -159,7 +159,7 @@ MISTAKES = [
     (["report", "model", "test.jsonl", "-o", "model/report.html"], "model/report.html lies in the folder of a model"),
     (["explain", "model", "--string", "x", "--html", "model/x.html"], "model/x.html lies in the folder of a model"),
     (["predict", "model", "test.jsonl", "-o", "model/x.jsonl"], "model/x.jsonl lies in the folder of a model"),
-    (["compare", "model", "--test", "test.jsonl", "-o", "model/x.md"], "model/x.md lies in the folder of a model"),
+    (["compare", "model", "model", "--test", "test.jsonl", "-o", "model/x.md"], "model/x.md lies in the folder"),
     (["data", "convert", "test.jsonl", "model/x.csv"], "model/x.csv lies in the folder of a model"),
     (["evaluate", "model", "test.jsonl", "--per-label", "test.jsonl"], "test.jsonl is part of the corpus that is read"),
     (["evaluate", "model", "test.jsonl", "P@0"], "'P@0' is not a metric"),

@@ -88,7 +88,7 @@ def test_a_trained_model_is_not_lost(tagger, tmp_path, monkeypatch):
 
     pieces = Checkpoint(tmp_path / "parts")
     pieces.claim("a training")
-    with pytest.raises(XmtcError, match=r"Nothing is lost: repeat the command with the same --checkpoint .*parts"):
+    with pytest.raises(XmtcError, match=r"The checkpoint is kept: repeat the command with --checkpoint .*parts"):
         save_model(tagger, tmp_path / "thesis", pieces)
     assert pieces.is_claimed
     pieces.remove()

@@ -162,7 +162,7 @@ class CorpusInput:
                 self.report_bad_line(number, f"{problem}, or the encoding of the file as --encoding", raw)
                 continue
 
-            if keep_blank or not text.isspace():
+            if keep_blank or (text and not text.isspace()):
                 yield Line(number, text, raw)
 
     def parse_documents(self, lines: Iterable[Line], parse: Callable[[str, int], Document]) -> Iterator[Document]:

@@ -82,6 +82,11 @@ def serve(settings: Settings) -> None:
         tools.run("stdio")
 
 
+def check_length(noun: str, value: str | None, max_length: int) -> None:
+    if value is not None and len(value) > max_length:
+        raise XmtcError(f"Found {noun} of {len(value):,} characters, expected {max_length:,} at most; shorten it.")
+
+
 def create_server(settings: Settings) -> MCPServer:
     run = Run(threads=settings.threads, device=settings.device)
     models = {name: LoadedModel.load(folder, run) for name, folder in settings.models}
@@ -98,10 +103,6 @@ def create_server(settings: Settings) -> MCPServer:
             raise XmtcError(f"Unknown model {str(model)[:100]!r}; expected one of {', '.join(models)}.")
         check_length("a text", text, max_length)
         return models[model or first]
-
-    def check_length(noun: str, value: str | None, max_length: int) -> None:
-        if value is not None and len(value) > max_length:
-            raise XmtcError(f"Found {noun} of {len(value):,} characters, expected {max_length:,} at most; shorten it.")
 
     @tools.tool()
     @with_tool_errors
