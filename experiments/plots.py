@@ -153,7 +153,7 @@ def channel_attention(figure: Any) -> None:
 
 
 def of_rows(name: str) -> dict[str, list[dict[str, float]]]:
-    """What python -m experiments run has kept: by the name of a row, the figures of its seeds."""
+    """Return the stored figures of each row, of all its seeds."""
     found: dict[str, list[dict[str, float]]] = {}
     for result in read(name).values():
         if "figures" in result:
