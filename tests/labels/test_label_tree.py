@@ -642,7 +642,7 @@ def test_a_wide_beam_is_an_exhaustive_search():
     rng = np.random.default_rng(5)
     X = matrix(rng.random((60, 12)) * (rng.random((60, 12)) < 0.5))
     Y = matrix(rng.random((60, 17)) < 0.2)
-    model = Parabel(n_trees=2, max_leaf=3, beam=1000, min_weight=0.05).fit(Dataset.from_matrix(X, Y))
+    model = Parabel(n_trees=2, max_leaf=3, beam=1000, min_weight=0.05, arity=4).fit(Dataset.from_matrix(X, Y))
     answer = model.predict(Dataset.from_matrix(X), k=17)
     expected = sum(visit_plainly(tree, X.toarray(), 17) for tree in model.trees) / 2
     rows = np.arange(60)[:, None]
@@ -656,7 +656,7 @@ def visit_plainly(tree: LinearTree, X: np.ndarray, n_labels: int) -> np.ndarray:
         for chunk, slot in tree.find_path(label):
             features, weights = tree.slot_weights(chunk, slot)
             margin = X[:, features] @ weights + tree.bias[slot]
-            scores[:, label] *= np.exp(-(np.maximum(0, 1 - margin) ** 2))
+            scores[:, label] *= np.exp(-(np.maximum(0, 1 - margin) ** 3))
     return scores
 
 
