@@ -67,19 +67,19 @@ def test_spans_hold_the_words_that_the_tokenizer_finds(tokenizer, text):
 
 def test_a_span_is_the_word_as_it_was_written():
     text = "Cafe\u0301 İzmir, ΣΟΦΟΣ 각!"
-    found = [text[span.begin : span.end] for span in find_spans(Tokenizer(), text)]
-    assert found == ["Cafe\u0301", "İzmir", "ΣΟΦΟΣ"]
+    result = [text[span.begin : span.end] for span in find_spans(Tokenizer(), text)]
+    assert result == ["Cafe\u0301", "İzmir", "ΣΟΦΟΣ"]
 
 
 def test_every_occurrence_of_a_term_has_its_weight():
     fitted, _ = Tfidf(min_df=1).fit(["red apple", "green pear"])
     numbers = {fitted.term(i): i for i in range(4)}
     explanation = Explanation("tfidf", np.array([numbers["red"], numbers["pear"]]), np.array([0.5, -1], np.float32))
-    found = highlight("Red, red: PEAR? a plum", "l", 0.25, fitted, explanation)
+    result = highlight("Red, red: PEAR? a plum", "l", 0.25, fitted, explanation)
     pieces = [("Red", 0.5), (", ", 0), ("red", 0.5), (": ", 0), ("PEAR", -1), ("? a ", 0), ("plum", 0)]
-    assert found.pieces == pieces
-    assert found.words == [("pear", -1), ("red", 0.5)]
-    assert found.relative_weights() == [0.5, 0, 0.5, 0, -1, 0, 0]
+    assert result.pieces == pieces
+    assert result.words == [("pear", -1), ("red", 0.5)]
+    assert result.relative_weights() == [0.5, 0, 0.5, 0, -1, 0, 0]
 
 
 def test_word_has_the_weight_of_its_strongest_term():
@@ -87,17 +87,17 @@ def test_word_has_the_weight_of_its_strongest_term():
     weights = {"new": 0.1, "new york": 0.9, "york": -0.2, "york city": -0.4}
     ids = [fitted.vocabulary.find(term) for term in weights]
     explanation = Explanation("tfidf", np.array(ids), np.array([*weights.values()]))
-    found = weigh_spans("new york city new", fitted, explanation)
+    result = weigh_spans("new york city new", fitted, explanation)
     words = [("new", 0.9), ("york", 0.9), ("city", -0.4), ("new", 0.1)]
-    assert [(span.word, weight) for span, weight in found] == words
+    assert [(span.word, weight) for span, weight in result] == words
 
 
 def test_token_weights_are_used_by_position():
     fitted, _ = Words(max_tokens=3).fit(["to be or not to be"])
     per_token = np.array([0.5, 0.25, 0.125], np.float32)
     explanation = Explanation("words", np.zeros(0, int), np.zeros(0), per_token)
-    found = highlight("To go to be", "l", None, fitted, explanation)
-    words = [piece for piece in found.pieces if piece.text != " "]
+    result = highlight("To go to be", "l", None, fitted, explanation)
+    words = [piece for piece in result.pieces if piece.text != " "]
     assert words == [("To", 0.5), ("go", 0.25), ("to", 0.125), (" be", 0)]
 
 
@@ -106,17 +106,17 @@ def test_weights_of_a_word_are_summed():
     number = fitted.vocabulary.find("to") + 1
     ids, weights = np.array([number, 0, number]), np.array([0.25, 0.25, 0.5])
     explanation = Explanation.from_occurrences("words", ids, weights, per_token=True)
-    found = highlight("to go to to", "l", None, fitted, explanation)
-    assert [piece.weight for piece in found.pieces if piece.text.strip()] == [0.25, 0.25, 0.5, 0]
-    assert found.words == [("to", 0.75), ("(unknown words)", 0.25)]
+    result = highlight("to go to to", "l", None, fitted, explanation)
+    assert [piece.weight for piece in result.pieces if piece.text.strip()] == [0.25, 0.25, 0.5, 0]
+    assert result.words == [("to", 0.75), ("(unknown words)", 0.25)]
 
 
 @settings(max_examples=100, deadline=None)
 @given(texts)
 def test_pieces_join_to_the_text(linear, text):
-    for found in linear.highlight(text, k=1):
-        assert "".join(piece.text for piece in found.pieces) == text
-        assert render_terminal(found, Console(file=io.StringIO())) == text
+    for result in linear.highlight(text, k=1):
+        assert "".join(piece.text for piece in result.pieces) == text
+        assert render_terminal(result, Console(file=io.StringIO())) == text
         render_page(linear.highlight(text, k=2)).encode("utf-8", "replace")
 
 
@@ -125,23 +125,23 @@ def test_planted_word_has_the_largest_weight(kind, request):
     if kind == "network":
         pytest.importorskip("torch")
     classifier = request.getfixturevalue(kind)
-    (found,) = classifier.highlight(TEXT, planted_label(3))
-    assert "".join(piece.text for piece in found.pieces) == TEXT
-    assert found.words == sorted(found.words, key=lambda pair: -abs(pair[1]))
+    (result,) = classifier.highlight(TEXT, planted_label(3))
+    assert "".join(piece.text for piece in result.pieces) == TEXT
+    assert result.words == sorted(result.words, key=lambda pair: -abs(pair[1]))
     if kind == "linear":  # two epochs are too few for a network
-        assert max(found.pieces, key=lambda piece: piece.weight).text.lower() in planted_words(3)
-        assert found.score == pytest.approx(dict(classifier.predict_labels([TEXT], k=1)[0])[planted_label(3)])
+        assert max(result.pieces, key=lambda piece: piece.weight).text.lower() in planted_words(3)
+        assert result.score == pytest.approx(dict(classifier.predict_labels([TEXT], k=1)[0])[planted_label(3)])
     else:
-        assert sum(piece.weight for piece in found.pieces) == pytest.approx(1, abs=1e-4)
+        assert sum(piece.weight for piece in result.pieces) == pytest.approx(1, abs=1e-4)
 
 
 def test_attention_weights_end_at_max_tokens(network):
-    (found,) = network.highlight("noise1 " * 14, planted_label(0))
-    weights = [piece.weight for piece in found.pieces if piece.text == "noise1"]
+    (result,) = network.highlight("noise1 " * 14, planted_label(0))
+    weights = [piece.weight for piece in result.pieces if piece.text == "noise1"]
     assert len(weights) == 12
     assert all(weights)
     assert len(set(weights)) > 1
-    assert found.pieces[-1] == (" noise1 noise1 ", 0)
+    assert result.pieces[-1] == (" noise1 noise1 ", 0)
 
 
 def test_without_labels_the_best_are_explained(linear):

@@ -35,7 +35,7 @@ def place(tmp_path_factory):
     return folder
 
 
-def said(done) -> str:
+def message(done) -> str:
     return done.stderr.decode()
 
 
@@ -52,7 +52,7 @@ def test_what_is_learnt_is_printed_and_kept(place):
     done = xmtc("thresholds", "model", "test.jsonl", "--goal", "micro-f1", "--per", "all", cwd=place)
     shown = done.stdout.decode()
     assert shown.startswith("Tuned for micro-f1, per all: labels that score at least 0.")
-    assert "Saved in model. Next: xmtc predict model FILE --threshold tuned" in said(done)
+    assert "Saved in model. Next: xmtc predict model FILE --threshold tuned" in message(done)
     assert "60 documents are few to tune thresholds on" in shown
     about = json.loads(xmtc("info", "model", cwd=place).stdout)["decision"]
     assert (about["for"], about["by"], about["documents"]) == ("micro-f1", "all", 60)
@@ -105,11 +105,11 @@ def test_more_labels_than_columns_are_told(place, tmp_path):
     tagger.with_decision(replace(tagger.decision, thresholds=np.zeros(1, np.float32), most=2)).save(tmp_path / "model")
     file = place / "test.jsonl"
     done = xmtc("predict", tmp_path / "model", file, "--threshold", "tuned", "--wide", "-o", tmp_path / "w.csv")
-    assert "documents may have more labels than the 2 that were written." in said(done)
+    assert "documents may have more labels than the 2 that were written." in message(done)
     done = xmtc(
         "predict", tmp_path / "model", file, "--threshold", "tuned", "--wide", "-k", "2", "-o", tmp_path / "w.csv"
     )
-    assert "may have more labels" not in said(done)
+    assert "may have more labels" not in message(done)
 
 
 def test_a_model_without_a_decision_says_which_command_makes_one(place, tmp_path):
@@ -119,7 +119,7 @@ def test_a_model_without_a_decision_says_which_command_makes_one(place, tmp_path
     for words in (asked, ["evaluate", "model", place / "test.jsonl", "micro-F1@decision"]):
         done = xmtc(*words, cwd=tmp_path)
         assert done.returncode == 2
-        assert said(done).startswith(
+        assert message(done).startswith(
             "xmtc: The model has no tuned thresholds; `xmtc thresholds MODEL CORPUS` tunes them"
         )
     assert b"decision" not in xmtc("info", "model", cwd=tmp_path).stdout
@@ -138,14 +138,14 @@ def test_a_model_without_a_decision_says_which_command_makes_one(place, tmp_path
 def test_what_cannot_be_is_refused(place, words, sentence):
     done = xmtc("thresholds", *words, cwd=place)
     assert done.returncode == 2
-    assert sentence in said(done)
+    assert sentence in message(done)
 
 
 def test_documents_without_known_labels_teach_nothing(place, tmp_path):
     (tmp_path / "other.jsonl").write_text('{"text": "a b", "labels": ["never seen"]}\n')
     done = xmtc("thresholds", "model", tmp_path / "other.jsonl", cwd=place)
     assert done.returncode == 2
-    assert "No document has a label that the model knows" in said(done)
+    assert "No document has a label that the model knows" in message(done)
 
 
 def test_a_precision_that_cannot_be_had_is_told(place, tmp_path):
@@ -160,11 +160,11 @@ def test_a_precision_that_cannot_be_had_is_told(place, tmp_path):
 def test_without_by_what_is_best_on_halves_is_taken(place, tmp_path):
     Tagger.load(place / "model").save(tmp_path / "model")
     done = xmtc("thresholds", "model", place / "test.jsonl", "--json", cwd=tmp_path)
-    found = json.loads(done.stdout)
-    assert found["for"] == "f1"
-    assert found["halves"].keys() == {"all", "document", "label"}
-    assert found["halves"][found["by"]] == max(found["halves"].values())
-    assert 0 < found["example-F1"] <= 1
+    result = json.loads(done.stdout)
+    assert result["for"] == "f1"
+    assert result["halves"].keys() == {"all", "document", "label"}
+    assert result["halves"][result["by"]] == max(result["halves"].values())
+    assert 0 < result["example-F1"] <= 1
 
 
 def test_evaluate_shows_the_decision_and_a_curve(place, tmp_path):
@@ -184,7 +184,7 @@ def test_evaluate_shows_the_decision_and_a_curve(place, tmp_path):
     for name, sentence in refused.items():
         done = xmtc("evaluate", "model", "test.jsonl", "--curve", tmp_path / name, cwd=place)
         assert done.returncode == 2
-        assert sentence in said(done)
+        assert sentence in message(done)
 
 
 def test_a_report_is_about_what_the_decision_gives(place, tmp_path):
@@ -202,7 +202,7 @@ def test_a_report_is_about_what_the_decision_gives(place, tmp_path):
 
 def test_figures_of_each_label_are_about_what_the_decision_gives(place, tmp_path):
     done = xmtc("evaluate", "model", "test.jsonl", "--per-label", tmp_path / "labels.csv", cwd=place)
-    assert "Labels are assigned by the model's decision: labels that score at least" in said(done)
+    assert "Labels are assigned by the model's decision: labels that score at least" in message(done)
     rows = list(csv.DictReader((tmp_path / "labels.csv").open()))
     given = [label for labels in answers(place, "--threshold", "tuned") for label in labels]
     assert {row["label"]: int(row["given"]) for row in rows if int(row["given"])} == Counter(given)
@@ -215,8 +215,8 @@ class Further:
         self.model = model
 
     def predict(self, data, k, run):
-        found = self.model.predict(data, k, run)
-        return found if k <= 5 else Predictions(np.roll(found.labels, 1, axis=1), found.scores)
+        result = self.model.predict(data, k, run)
+        return result if k <= 5 else Predictions(np.roll(result.labels, 1, axis=1), result.scores)
 
 
 def test_a_decision_does_not_change_figures_of_the_ranking(place, monkeypatch):
@@ -276,8 +276,8 @@ def test_a_damaged_decision_is_refused_with_a_sentence(place, tmp_path, name, va
     set_said(tmp_path / "model", f"parts.decision.{name}", value)
     done = xmtc("predict", "model", "--string", "text", "--threshold", "tuned", cwd=tmp_path)
     assert done.returncode == 2
-    assert "is damaged" in said(done)
-    assert phrase in said(done)
+    assert "is damaged" in message(done)
+    assert phrase in message(done)
 
 
 def test_thresholds_that_are_no_numbers_are_refused(place, tmp_path):
@@ -337,11 +337,11 @@ def test_an_indicator_is_decided(parts):
     classifier = Classifier("parabel", max_leaf=10).fit(train[0], Y)
     half = f1_score(T, classifier.predict(test[0]), average="micro", zero_division=0)
     classifier.tune_thresholds(valid[0], V, "micro-f1")
-    found = classifier.predict(test[0])
-    assert found.shape == T.shape
-    assert f1_score(T, found, average="micro", zero_division=0) > half
+    result = classifier.predict(test[0])
+    assert result.shape == T.shape
+    assert f1_score(T, result, average="micro", zero_division=0) > half
     value = classifier.evaluate(test[0], T, "micro-F1@decision")["micro-F1@decision"]
-    assert f1_score(T, found, average="micro", zero_division=0) == pytest.approx(value)
+    assert f1_score(T, result, average="micro", zero_division=0) == pytest.approx(value)
 
 
 def test_a_deep_decision_looks_deep():
