@@ -1,17 +1,15 @@
-"""Calibrators compared by score band: `store` keeps the raw scores of models and of their held-out twins, `compare` fits
-every calibrator of `CALIBRATORS` to the scores of the twins and measures it on other documents.
+"""Raw scores of models and of their held-out twins, for a comparison of calibrators by score band.
 
-Parts of the scores: held-out (each of ten folds of the training documents, scored by a twin trained on the other nine;
-one fold if the training set is whole), rest (training documents that are not in the sample), dev and test.
+Writes FOLDER/CORPUS-SIZE-METHOD.npz with the scores and hits of these parts: held-out (each of ten folds of the
+training documents, scored by a twin trained on the other nine; one fold if the training set is whole), rest (training
+documents that are not in the sample), dev and test.
 
-python experiments/calibration_bands.py store /tmp/cal cve-libraries makupalat-fi
-python experiments/calibration_bands.py compare /tmp/cal --part rest dev
+python experiments/calibration_bands.py /tmp/cal cve-libraries makupalat-fi
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
@@ -132,9 +130,8 @@ def concatenate(predictions: list[Predictions]) -> Predictions:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("store", "compare"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("corpora", nargs="*")
+    parser.add_argument("corpora", nargs="+")
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
     given = parser.parse_args()
     for size in given.sizes:
