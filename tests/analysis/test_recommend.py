@@ -21,12 +21,14 @@ from xmtc.analysis.recommend.method_search import (
 from xmtc.analysis.recommend.recommendation import (
     LINEAR_METHODS,
     ExpectedResult,
+    Recommendation,
     choose_result,
     list_candidate_methods,
     recommend_method,
     try_consensus,
 )
 from xmtc.analysis.recommend.samples import FIRST_SAMPLE_DOCUMENTS, Samples, choose_sample_sizes, make_samples
+from xmtc.cli.recommend import format_recommendation
 from xmtc.data.corpus import open_corpus
 
 
@@ -256,6 +258,27 @@ def test_recommendation_for_half_a_million_short_documents(monkeypatch, times):
     assert advice.chosen.metrics["nDCG@5"] == pytest.approx(0.407, abs=0.03)
     assert advice.chosen.seconds < 300
     assert clock[0] < 1.1 * 300
+
+
+def test_a_method_whose_first_trial_runs_out_of_time_is_not_called_failed(monkeypatch, tmp_path):
+    def run_out_of_time(context, run, report_progress):
+        return {"failed": "train was ended after 20 s", "ended": "after 20 s"}
+
+    monkeypatch.setattr("xmtc.analysis.recommend.method_search.run_or_load", run_out_of_time)
+    samples = Samples(tmp_path, "texts", [], [1000], 1000, n_labels={1000: 10})
+    for name in ("sample-1000", "held-out"):
+        Path(samples.get_path(name)).write_text("")
+    search = MethodSearch(samples, [MethodSpec("dismec", "dismec")], 600.0, print)
+    search.run()
+    assert search.trials[0].failed == ""
+    assert search.trials[0].timeouts[0][0] == 1000
+
+    result = Recommendation(
+        make_estimate("plt", 0.5, 10), [], {}, {"dismec": "after 20 s on 1,000 documents"}, 1000, 200, 600.0
+    )
+    text = format_recommendation(result, "train.jsonl", [])
+    assert "dismec did not finish after 20 s on 1,000 documents" in text
+    assert "failed" not in text
 
 
 def make_estimate(name: str, value: float, seconds: float, fits: bool = True, doubt: float = 0.0) -> ExpectedResult:
