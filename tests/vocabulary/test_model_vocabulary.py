@@ -11,8 +11,9 @@ from commands import make_place, xmtc
 from planted import N_LABELS, make_planted_corpus, planted_label
 from scipy.sparse import csr_array
 
-from xmtc import Classifier, Predictions, Run, Tag, Tagger, XmtcError, evaluate
+from xmtc import Classifier, Document, Predictions, Run, Tag, Tagger, XmtcError, evaluate
 from xmtc.analysis.combine import combine
+from xmtc.analysis.report.build import build_report, find_top_concepts
 from xmtc.core.label_masks import predict_allowed
 from xmtc.output import Prediction, PredictionTable
 from xmtc.vocabulary import import_files
@@ -404,3 +405,60 @@ def test_a_label_may_look_like_a_file():
     texts, tags = ["one a", "one b", "two a", "two b"] * 3, [["file:one"], ["file:one"], ["two"], ["two"]] * 3
     tagger = Classifier("dismec", min_df=1).fit(texts, tags, run=ONE).tagger_
     assert [tag.label for tag in tagger.predict_labels(["one two"], run=ONE, deny=["file:one"])[0]] == ["two"]
+
+
+# flat and foreign vocabularies
+
+
+@pytest.fixture(scope="module")
+def flat_tagger(tmp_path_factory):
+    """A tagger with a vocabulary without broader concepts, which also names a label that the model does not have."""
+    path = tmp_path_factory.mktemp("flat") / "flat.tsv"
+    lines = [f"http://x.org/{planted_label(i)}\tname {i}" for i in range(N_LABELS)]
+    path.write_text("\n".join(["uri\tlabel_en", *lines, "http://x.org/unseen\tunseen name"]) + "\n")
+    trained = Classifier("parabel", n_trees=1).fit(*make_planted_corpus(200, seed=0), run=ONE)
+    return trained.attach(import_files([str(path)])).tagger_
+
+
+def test_a_flat_vocabulary_has_no_branches(flat_tagger, tagger):
+    assert flat_tagger.concepts.vocabulary.is_flat
+    assert not tagger.concepts.vocabulary.is_flat
+    assert find_top_concepts(flat_tagger, None, 0) is None
+    assert find_top_concepts(tagger, None, 0) is not None
+    with pytest.raises(XmtcError, match="it has no branches; name the labels themselves"):
+        flat_tagger.with_filter(["branch:name 1"])
+
+
+def test_the_report_names_labels_that_the_model_lacks(flat_tagger):
+    texts, labels = make_planted_corpus(20, seed=1)
+    documents = [Document(str(i), text, list(names)) for i, (text, names) in enumerate(zip(texts, labels, strict=True))]
+    documents[0] = documents[0]._replace(labels=["http://x.org/unseen", "in no vocabulary"])
+    named = build_report(flat_tagger, documents, "title", {}, run=ONE)
+    names = {named.format_label_name(label) for label, _ in named.report.unknown}
+    assert names == {"unseen name (http://x.org/unseen)", "in no vocabulary"}
+    assert named.report.branches == []
+
+
+def test_attaching_a_vocabulary_without_any_label_is_refused(flat_tagger, tmp_path):
+    flat_tagger.save(tmp_path / "model")
+    before = (tmp_path / "model" / "about.json").read_bytes()
+    (tmp_path / "other.tsv").write_text("uri\tlabel_en\nhttp://y.org/1\tanother\n")
+    done = xmtc("vocab", "attach", "model", "other.tsv", cwd=tmp_path)
+    message = done.stderr.decode()
+    assert done.returncode == 2
+    assert "None of the" in message
+    assert "http://y.org/1" in message
+    assert planted_label(0)[:6] in message
+    assert (tmp_path / "model" / "about.json").read_bytes() == before
+
+
+def test_attaching_warns_of_few_matches_and_of_two_labels_of_one_concept(flat_tagger, tmp_path):
+    flat_tagger.save(tmp_path / "model")
+    first, second = planted_label(0), planted_label(1)
+    (tmp_path / "few.tsv").write_text(f"uri\tlabel_en\nhttp://x.org/{first}\t{second}\n")
+    done = xmtc("vocab", "attach", "model", "few.tsv", cwd=tmp_path)
+    message = done.stderr.decode()
+    assert done.returncode == 0, message
+    assert f"2 of {len(flat_tagger.labels)} labels are in the vocabulary." in message
+    assert "Only " in message
+    assert f"{first} and {second} are labels of one concept" in message
