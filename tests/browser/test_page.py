@@ -81,13 +81,16 @@ def test_a_tag_is_explained(page):
     assert not page.locator("#marked").is_visible()
 
 
-def test_overlapping_words_add(page):
+def test_the_strongest_part_of_a_word_is_bold(page):
     cut = """import("./static/highlight.js").then(({ markedText }) => {
-      const words = [[1, [0, 7]], [1, [4, 11]], [-2, [12, 13]]].map(([weight, span]) => ({ weight, spans: [span] }));
-      const marks = [...markedText("red and blue x", words).children];
-      return marks.map((mark) => [mark.textContent, mark.style.getPropertyValue("--w"), mark.className]);
+      const words = [
+        { spans: [[5, 9], [0, 4]], weights: [1, 2], parts: [[6, 8], null] },
+        { spans: [[10, 11]], weights: [-1], parts: [null] },
+      ];
+      const marks = [...markedText("blue rose x", words).children];
+      return marks.map((mark) => [mark.innerHTML, mark.style.getPropertyValue("--w"), mark.className]);
     })"""
-    found = [["red ", "0.50", ""], ["and", "1.00", ""], [" blu", "0.50", ""], [" ", "1.00", "against"]]
+    found = [["blue", "1.00", ""], ["r<b>os</b>e", "0.50", ""], ["x", "0.50", "against"]]
     assert page.evaluate(cut) == found
 
 

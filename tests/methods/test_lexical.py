@@ -346,3 +346,5 @@ def test_a_combination_explains_by_the_member_that_found_the_label(tmp_path):
     (first, *_) = combine([linear, found]).explain("cats and vehicles", "vehicles")
     assert first[0] == "vehicles"
     assert first[1] > 0
+    (found_by,) = combine([linear, found]).highlight("cats and vehicles", "vehicles")[0].members
+    assert (found_by.name, found_by.share) == ("lexical", pytest.approx(1))
