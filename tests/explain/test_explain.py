@@ -155,6 +155,33 @@ def test_without_labels_the_best_are_explained(linear):
     ]
 
 
+@pytest.mark.parametrize("analyzer", ["words", "grams", "snowball:finnish", "words+grams"])
+@pytest.mark.parametrize("method", ["dismec", "proxml", "pd_sparse", "ppd_sparse"])
+def test_words_and_base_add_up_to_the_margin(method, analyzer):
+    tagger = Classifier(method, analyzer=analyzer, calibrate=False).fit(*TRAIN).tagger_
+    text, number = f"{TEXT} {TEXT}", tagger.labels.find(planted_label(3))
+    X = tagger.transform([text]).X.toarray()[0]
+    tree = tagger.model.trees[0]
+    ((chunk, slot),) = tree.find_path(number)
+    features, weights = tree.slot_weights(chunk, slot)
+    (found,) = tagger.highlight(text, planted_label(3))
+    margin = float(X[features] @ weights) + float(tree.bias[slot])
+    assert sum(piece.weight for piece in found.pieces) + found.bias == pytest.approx(margin, abs=1e-4)
+
+
+@pytest.mark.parametrize("method", ["dismec", "parabel", "plt", "bonsai", "fastxml", "sleec", "annexml", "fasttext"])
+def test_deleting_the_strongest_word_lowers_the_score(method):
+    tagger = Classifier(method).fit(*TRAIN).tagger_
+    is_lower = []
+    for text in TRAIN[0][:20]:
+        (found,) = tagger.highlight(text, k=1)
+        strongest = max(found.words, key=lambda pair: pair[1])[0]
+        rest = " ".join(word for word in text.split() if word.lower() != strongest)
+        scores = {tag.label: tag.score for tag in tagger.predict_labels([rest], k=40)[0]}
+        is_lower.append(scores.get(found.label, 0.0) < found.score)
+    assert np.mean(is_lower) >= 0.8
+
+
 def test_error_suggests_similar_label(linear):
     with pytest.raises(XmtcError, match="The model has no label 'lable-03'; did you mean 'label-03' or "):
         linear.highlight(TEXT, "lable-03")
@@ -258,7 +285,8 @@ def place(tmp_path_factory, linear):
 def test_command_shows_label_score_text_and_words(place, linear):
     done = xmtc("explain", "model", "--string", TEXT, "--label", planted_label(3), "-n", "2", cwd=place)
     assert done.returncode == 0, done.stderr
-    title, _, text, _, words = done.stdout.decode().splitlines()
+    title, _, text, _, words, base = done.stdout.decode().splitlines()
+    assert base.startswith("Base, without any word: ")
     assert title == f"label-03  {linear.predict_labels([TEXT], k=1)[0][0].score:.4f}"
     assert text == TEXT.strip()
     assert {word.split()[0] for word in words.split(", ")} == set(planted_words(3)[:2])

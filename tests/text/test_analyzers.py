@@ -286,8 +286,10 @@ def test_where_a_clause_is_a_word_grams_are_the_default(language):
     words = Classifier("parabel", analyzer="words").fit(texts[:200], tags[:200])
     assert words.evaluate(texts[200:], tags[200:], ["P@1"])["P@1"] < 0.9
     text = document(subjects[0])
-    pieces = classifier.highlight(text, "label-0")[0].pieces
-    assert max(pieces, key=lambda piece: piece.weight).text in subjects[0]
+    found = classifier.highlight(text, "label-0")[0]
+    strongest = max(range(len(found.pieces)), key=lambda number: found.pieces[number].weight)
+    begin, end = found.parts[strongest]
+    assert found.pieces[strongest].text[begin:end] in subjects[0]
 
 
 def agglutinated(n: int, seed: int) -> tuple[list[str], list[list[str]]]:

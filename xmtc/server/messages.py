@@ -110,6 +110,7 @@ class ModelOut(BaseModel):
     calibrated: bool
     report: bool
     explains: bool
+    version: str = Field(description="Changes when the model is replaced.")
 
 
 class ModelList(BaseModel):

@@ -1,0 +1,106 @@
+"""Measure how much the score of a label falls when the strongest words of its explanation are deleted.
+
+For each test document, the first label is explained. All occurrences of its n strongest words are deleted, and the
+label is scored again; beside it, n random words of the same text. The fall is the mean of (before − after) / before,
+where a label that is no longer predicted has the score 0.
+
+    python benchmarks/faithfulness.py cve-libraries ../shared/data/cve-libraries/train.jsonl.gz \\
+        ../shared/data/cve-libraries/test.jsonl.gz dismec parabel --train-documents 5000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import random
+from datetime import date
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import xmtc
+from xmtc import Classifier, Run
+from xmtc.data.corpus import open_corpus
+from xmtc.data.document import Document
+from xmtc.explain.highlights import Highlight
+from xmtc.tagger import Tagger
+
+DELETIONS = (1, 2, 3, 5, 10)
+N_PREDICTED = 100
+RESULTS = Path(__file__).parent / "results" / "faithfulness.json"
+
+
+def delete_words(found: Highlight, words: set[str]) -> str:
+    """Return the text without the occurrences of words, given in case-folded form."""
+    return "".join(piece.text for piece in found.pieces if piece.text.casefold() not in words)
+
+
+def rank_words(found: Highlight) -> list[str]:
+    """Return the words with a positive weight, the strongest first."""
+    total: dict[str, float] = {}
+    for piece in found.pieces:
+        word = piece.text.casefold()
+        total[word] = total.get(word, 0.0) + piece.weight
+    return sorted((word for word, weight in total.items() if weight > 0), key=lambda word: -total[word])
+
+
+def measure_document(tagger: Tagger, text: str, rng: random.Random) -> np.ndarray | None:
+    """Return the relative falls of the score, shape (2, n_deletions): strongest words, random words."""
+    found = next(iter(tagger.highlight(text, k=1, run=Run(threads=1))), None)
+    if found is None or not found.score:
+        return None
+    ranked = rank_words(found)
+    words = sorted({piece.text.casefold() for piece in found.pieces if any(map(str.isalnum, piece.text))})
+    if len(words) <= DELETIONS[0]:
+        return None
+    rng.shuffle(words)
+    texts = [delete_words(found, set(order[:n])) for order in (ranked, words) for n in DELETIONS]
+    tags = tagger.predict_labels(texts, N_PREDICTED, run=Run(threads=1))
+    after = [next((tag.score for tag in row if tag.label == found.label), 0.0) for row in tags]
+    return (1 - np.array(after) / found.score).reshape(2, -1)
+
+
+def measure(classifier: Classifier, texts: list[str]) -> dict[str, Any]:
+    rng = random.Random(0)
+    rows = [row for text in texts if (row := measure_document(classifier.tagger_, text, rng)) is not None]
+    strongest, others = np.mean(rows, axis=0).round(4).tolist()
+    return {"documents": len(rows), "deleted": DELETIONS, "strongest": strongest, "random": others}
+
+
+def read(path: str, n: int) -> list[Document]:
+    return list(islice(open_corpus(path), n))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name")
+    parser.add_argument("train")
+    parser.add_argument("test")
+    parser.add_argument("methods", nargs="+", help="Methods; consensus has the members dismec and parabel.")
+    parser.add_argument("--train-documents", type=int, default=5000)
+    parser.add_argument("--documents", type=int, default=200)
+    arguments = parser.parse_args()
+    train, test = read(arguments.train, arguments.train_documents), read(arguments.test, arguments.documents)
+    for method in arguments.methods:
+        parameters = {"members": ("dismec", "parabel")} if method == "consensus" else {}
+        classifier = Classifier(method, **parameters)
+        classifier.fit(
+            [document.text for document in train], [document.labels for document in train], run=Run(threads=1)
+        )
+        result = measure(classifier, [document.text for document in test])
+        stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+        entry = {
+            "corpus": arguments.name, "method": method, "train_documents": len(train), **result,
+            "date": date.today().isoformat(), "machine": platform.machine(), "xmtc": xmtc.__version__,
+            "python": platform.python_version(), "numpy": np.__version__,
+        }  # fmt: skip
+        stored = [old for old in stored if (old["corpus"], old["method"]) != (entry["corpus"], method)]
+        RESULTS.write_text(json.dumps([*stored, entry], indent=1) + "\n")
+        print(arguments.name, method, result, flush=True)
+
+
+if __name__ == "__main__":
+    main()
