@@ -1,8 +1,9 @@
 """Measure how much the score of a label falls when the strongest words of its explanation are deleted.
 
 For each test document, the first label is explained. All occurrences of its n strongest words are deleted, and the
-label is scored again; beside it, n random words of the same text. The fall is the mean of (before − after) / before,
-where a label that is no longer predicted has the score 0.
+label is scored again; beside it, n random words of the same text. The fall is (Σ before − Σ after) / Σ before over the
+documents, where a label that is no longer predicted has the score 0. A mean of the documents' own ratios would depend
+on the few with a score near 0, which can rise many times.
 
     python benchmarks/faithfulness.py cve-libraries ../shared/data/cve-libraries/train.jsonl.gz \\
         ../shared/data/cve-libraries/test.jsonl.gz dismec parabel --train-documents 5000
@@ -48,7 +49,7 @@ def rank_words(found: Highlight) -> list[str]:
 
 
 def measure_document(tagger: Tagger, text: str, rng: random.Random) -> np.ndarray | None:
-    """Return the relative falls of the score, shape (2, n_deletions): strongest words, random words."""
+    """Return the score before, and the scores after deleting strongest and random words, shape (1 + 2 n_deletions,)."""
     found = next(iter(tagger.highlight(text, k=1, run=Run(threads=1))), None)
     if found is None or not found.score:
         return None
@@ -60,14 +61,22 @@ def measure_document(tagger: Tagger, text: str, rng: random.Random) -> np.ndarra
     texts = [delete_words(found, set(order[:n])) for order in (ranked, words) for n in DELETIONS]
     tags = tagger.predict_labels(texts, N_PREDICTED, run=Run(threads=1))
     after = [next((tag.score for tag in row if tag.label == found.label), 0.0) for row in tags]
-    return (1 - np.array(after) / found.score).reshape(2, -1)
+    return np.array([found.score, *after])
 
 
 def measure(classifier: Classifier, texts: list[str]) -> dict[str, Any]:
     rng = random.Random(0)
     rows = [row for text in texts if (row := measure_document(classifier.tagger_, text, rng)) is not None]
-    strongest, others = np.mean(rows, axis=0).round(4).tolist()
+    before, *after = np.sum(rows, axis=0)
+    strongest, others = (1 - np.array(after) / before).round(4).reshape(2, -1).tolist()
     return {"documents": len(rows), "deleted": DELETIONS, "strongest": strongest, "random": others}
+
+
+def build_classifier(method: str, vocabulary: str | None) -> Classifier:
+    parameters: dict[str, Any] = {"members": ("dismec", "lexical")} if method == "consensus" else {}
+    if vocabulary and method in ("consensus", "lexical"):
+        parameters["vocabulary" if method == "lexical" else "lexical.vocabulary"] = vocabulary
+    return Classifier(method, **parameters)
 
 
 def read(path: str, n: int) -> list[Document]:
@@ -79,14 +88,14 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("train")
     parser.add_argument("test")
-    parser.add_argument("methods", nargs="+", help="Methods; consensus has the members dismec and parabel.")
+    parser.add_argument("methods", nargs="+", help="Methods; consensus has the members dismec and lexical.")
+    parser.add_argument("--vocab", help="Vocabulary with the label names that lexical looks for.")
     parser.add_argument("--train-documents", type=int, default=5000)
     parser.add_argument("--documents", type=int, default=200)
     arguments = parser.parse_args()
     train, test = read(arguments.train, arguments.train_documents), read(arguments.test, arguments.documents)
     for method in arguments.methods:
-        parameters = {"members": ("dismec", "parabel")} if method == "consensus" else {}
-        classifier = Classifier(method, **parameters)
+        classifier = build_classifier(method, arguments.vocab)
         classifier.fit(
             [document.text for document in train], [document.labels for document in train], run=Run(threads=1)
         )

@@ -491,6 +491,21 @@ def test_the_report_is_one_click_away(page):
     expect(opened.value.locator("h1")).to_have_text("Report: parabel on test.jsonl")
 
 
+def test_after_a_replacement_the_text_is_tagged_again_without_the_old_report(page):
+    about = page.request.get(page.url + "v1/models").json()
+    page.fill("#text", GARDEN_TEXT)
+    page.click("#tag")
+    page.wait_for_selector("#tags button.tag")
+    assert page.locator("#report").is_visible()
+    about["models"][0] |= {"report": False, "version": "another"}
+    page.route("**/v1/models", lambda route: route.fulfill(json=about))
+    with page.expect_response("**/predict"):
+        page.locator("#tags button.tag").first.click()
+    page.wait_for_selector("#tags button.tag")
+    assert not page.locator("#report").is_visible()
+    assert not page.locator("#marked").is_visible()
+
+
 def states(page, tmp_path):
     """The page in every state that people see, one after the other, with its name."""
     yield "empty"
