@@ -632,11 +632,12 @@ def test_trees_are_averaged():
     np.testing.assert_allclose(one.predict(document).scores, three.predict(document).scores, rtol=1e-6)
 
 
-def test_explanation_sums_along_the_path():
-    explained = forest().explain(Dataset.from_matrix(matrix([[1, 0, 0.5]])), label=2)
-    # Root to node 1: feature 0 adds 0.25 and feature 2 adds 0.25; node 1 to label 2: feature 2 takes 0.5.
-    assert explained.ids.tolist() == [0, 2]
-    np.testing.assert_allclose(explained.weights, [0.25, -0.25], rtol=1e-3)
+def test_an_explanation_adds_up_to_the_log_probability():
+    document = Dataset.from_matrix(matrix([[1, 0, 0.5]]))
+    explained, best = forest().explain(document, label=2), forest().predict(document, k=10)
+    assert set(explained.ids.tolist()) == {0, 2}
+    score = float(best.scores[0][best.labels[0] == 2].sum())
+    assert explained.weights.sum() + explained.bias == pytest.approx(np.log(score), abs=1e-3)
 
 
 def test_wide_beam_equals_an_exhaustive_search():

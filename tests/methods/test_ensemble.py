@@ -180,23 +180,23 @@ def test_each_model_names_a_hundred_labels_or_as_many_as_are_asked_for():
     assert both.predict(NOTHING_READ, k=1000).k == both.n_labels
 
 
-def test_explanations_are_averaged():
-    explained = combined(MEAN, ONE, OTHER).explain(NOTHING_READ, 0)
-    assert explained.ids.tolist() == [7, 4, 1, 9, NO_LABEL]
-    np.testing.assert_allclose(explained.weights, [0.55, 0.4, 0.15, 0.1, 0], rtol=1e-6)
-    assert explained.per_token is None
-    both = [replace(ONE, per_token=(0.5, 0.5)), replace(ONE, per_token=(0.1, 0.9))]
-    np.testing.assert_allclose(combined(MEAN, *both).explain(NOTHING_READ, 0).per_token, [0.3, 0.7], rtol=1e-6)
+@pytest.mark.parametrize("rule", [MEAN, NOISY_OR])
+def test_members_explain_with_their_shares_of_the_score(rule):
+    models = [fixed([7, 4], [0.2, 0.1]), fixed([9, 7], [0.9, 0.6]), fixed([3], [0.9])]  # the last does not find 7
+    explained = combined(rule, *models).explain(NOTHING_READ, 7)
+    assert [member.number for member in explained.members] == [0, 1]
+    expected = [0.25, 0.75] if rule == MEAN else np.log1p([-0.2, -0.6]) / np.log1p([-0.2, -0.6]).sum()
+    np.testing.assert_allclose([member.share for member in explained.members], expected, rtol=1e-5)
+    assert np.abs(explained.weights).sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("first_is_words", [False, True])
-def test_where_some_read_terms_and_others_words_terms_explain(first_is_words):
-    models = [replace(ONE, views={"tfidf": 5}), replace(OTHER, views={"words": 9})]
-    mixed = combined(NOISY_OR, *(models[::-1] if first_is_words else models), tfidf=5, words=9)
+def test_the_view_with_the_largest_share_comes_first():
+    models = [replace(fixed([7], [0.2]), views={"tfidf": 9}), replace(fixed([7], [0.6]), views={"words": 9})]
+    mixed = combined(MEAN, *models, tfidf=9, words=9)
     tokens = Tokens(np.zeros(1, np.int32), np.array([0, 1]), 9)
-    document = Dataset({"tfidf": Bag(csr_array((1, 5), dtype=np.float32)), "words": tokens})
-    explained = mixed.explain(document, 0)
-    assert (explained.view, explained.ids.tolist()) == ("tfidf", ONE.labels)
+    document = Dataset({"tfidf": Bag(csr_array((1, 9), dtype=np.float32)), "words": tokens})
+    explained = mixed.explain(document, 7)
+    assert (explained.view, len(explained.members)) == ("words", 2)
 
 
 @pytest.mark.parametrize(

@@ -342,7 +342,9 @@ def test_a_combination_explains_by_the_member_that_found_the_label(tmp_path):
     (tmp_path / "names.tsv").write_text("cats\tcats\nvehicles\tvehicles\n")
     texts, tags = ["cats sleep", "cats run", "dogs sleep", "dogs run"] * 6, [["cats"], ["cats"], ["dogs"], ["dogs"]] * 6
     linear = Classifier("dismec", min_df=1).fit(texts, tags).tagger_
-    result = Classifier("lexical", vocabulary=str(tmp_path / "names.tsv")).fit(texts, tags).tagger_
-    (first, *_) = combine([linear, result]).explain("cats and vehicles", "vehicles")
+    lexical = Classifier("lexical", vocabulary=str(tmp_path / "names.tsv")).fit(texts, tags).tagger_
+    (first, *_) = combine([linear, lexical]).explain("cats and vehicles", "vehicles")
     assert first[0] == "vehicles"
     assert first[1] > 0
+    (found_by,) = combine([linear, lexical]).highlight("cats and vehicles", "vehicles")[0].members
+    assert (found_by.name, found_by.share) == ("lexical", pytest.approx(1))
