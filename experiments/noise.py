@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -47,6 +48,7 @@ def write_noisy_corpus(
 ) -> NoiseCounts:
     """Write a copy of the corpus with label noise. The first pass reads labels, the second writes."""
     check_noise_options(rate, kind)
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
     corpus.check_not_overwritten(target)  # before the first pass, which may be long
 
     collector = LabelCollector()
