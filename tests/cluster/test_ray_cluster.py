@@ -533,7 +533,7 @@ def test_work_that_ends_every_worker_is_given_up(nodes, monkeypatch):
     def work(number: int) -> None:
         os._exit(1)
 
-    with pytest.raises(XmtcError, match="though it was begun 2 times"):
+    with pytest.raises(XmtcError, match="did not finish its work in 2 attempts"):
         list(map_on_cluster("auto", work, [1, 2]))
 
 
