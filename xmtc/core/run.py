@@ -146,6 +146,11 @@ class Run:
         """Return a copy without progress and callbacks."""
         return replace(self, progress=False, callbacks=())
 
+    def for_trial(self) -> Run:
+        """Return the settings of a trial, whose result is discarded: without output and without the checkpoint and the
+        working directory of the training."""
+        return replace(self.without_output(), checkpoint=Checkpoint(), workdir=None)
+
     def for_part(self, name: str) -> Run:
         """Return the settings of a training that is part of this one, with a checkpoint and stage titles of its own."""
         return replace(self, checkpoint=self.checkpoint.sub_checkpoint(name), part=self.qualify_name(name))
