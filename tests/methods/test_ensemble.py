@@ -160,23 +160,26 @@ def test_only_ties_are_broken():
         assert found.labels[doc, : len(ones)].tolist() == ones[:5]
     np.testing.assert_allclose(found.scores, -np.sort(-together)[:, :5], rtol=1e-5)
 
-    labels, scores = np.hstack([part.labels for part in parts]), np.hstack([part.scores for part in parts])
+    labels, scores = np.stack([part.labels for part in parts], 1), np.stack([part.scores for part in parts], 1)
     with np.errstate(divide="ignore"):
-        best, total = rank_by_mean(labels, np.log(-np.log1p(-scores)), 12, 6, 1)
+        best, mean = rank_by_mean(labels, np.log(-np.log1p(-scores)), 12, 6)
+    total = len(parts) * mean
     untied = (total[:, 1:] != total[:, :-1]).all(axis=1)
     assert 20 < untied.sum() < 180
     np.testing.assert_array_equal(found.labels[untied], best[untied, :5])
-    np.testing.assert_array_equal(found.scores[untied], -np.expm1(-total[untied, :5]))
+    np.testing.assert_allclose(found.scores[untied], -np.expm1(-total[untied, :5]), rtol=1e-6)
 
 
-def test_each_model_names_a_hundred_labels_or_as_many_as_are_asked_for():
+def test_the_first_hundred_labels_are_ranked_by_a_hundred_labels_of_each_model_for_every_k():
     many, last = fixed(list(range(150)), [0.1] * 150), fixed([MIN_MEMBER_LABELS - 1, MIN_MEMBER_LABELS], [0.8, 0.8])
     both = combined(MEAN, many, last)
     found = both.predict(NOTHING_READ, k=2)  # label DEPTH is beyond what the first names
     assert found.labels.tolist() == [[MIN_MEMBER_LABELS - 1, MIN_MEMBER_LABELS]]
     np.testing.assert_allclose(found.scores, [[0.45, 0.4]], rtol=1e-6)
-    found = both.predict(NOTHING_READ, k=MIN_MEMBER_LABELS + 1)
-    np.testing.assert_allclose(found.scores[0, :3], [0.45, 0.45, 0.05], rtol=1e-6)
+    deeper = both.predict(NOTHING_READ, k=MIN_MEMBER_LABELS + 1)
+    np.testing.assert_array_equal(deeper.labels[:, :2], found.labels)
+    np.testing.assert_array_equal(deeper.scores[:, :2], found.scores)
+    np.testing.assert_allclose(deeper.scores[0, 2:], 0.05, rtol=1e-6)
     assert both.predict(NOTHING_READ, k=1000).k == both.n_labels
 
 
