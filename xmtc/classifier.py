@@ -21,6 +21,7 @@ from sklearn.utils.validation import validate_data
 
 from xmtc import evaluation
 from xmtc.core.array_validation import as_document_weights, validate_sparse_matrix
+from xmtc.core.events import Convergence
 from xmtc.core.method import Method
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
@@ -146,10 +147,15 @@ class Classifier(BaseEstimator):
         if valid is not None:
             valid_documents = self._to_documents(*as_documents_and_labels(valid), classes, numbers)
         weights = None if sample_weight is None else np.asarray(sample_weight)
+        passes: list[int] = []
+        run = replace(run, callbacks=(*run.callback_tuple, partial(collect_passes, passes)))
         tagger = pipeline.fit(documents, valid_documents, run, classes=classes, weights=weights)
         if target is not None and target.as_json():
             tagger = replace(tagger, about=tagger.about | {"target": target.as_json()})
         self.tagger_: Tagger = tagger
+        self.__dict__.pop("n_iter_", None)
+        if passes:
+            self.n_iter_ = max(passes)  # maximum number of passes of a linear solver
         return self
 
     def _prepare_training(self, X: Any, y: Any) -> tuple[LabelTarget | None, Iterable[Document], Pipeline]:
@@ -457,6 +463,15 @@ class Classifier(BaseEstimator):
         return self._fitted_tagger().history
 
     @property
+    def analyzer_(self) -> str:
+        """Analyzer of the texts; the selected one for analyzer=auto, whose reason is in `tagger_.about["chosen"]`."""
+        about = self._fitted_tagger().about
+        analyzers = [view["analyzer"] for view in about["views"].values() if "analyzer" in view]
+        if not analyzers:
+            raise AttributeError("The model does not read tf-idf of texts, so it has no analyzer.")
+        return about["chosen"]["analyzer"] if "chosen" in about else analyzers[0]
+
+    @property
     def classes_(self) -> np.ndarray:
         """Labels in the order of their numbers; the columns of an indicator."""
         names = self._fitted_tagger().labels.words()
@@ -494,6 +509,12 @@ class Classifier(BaseEstimator):
         if self.__sklearn_is_fitted__() and self._target_description()["kind"] in INDICATORS:
             tags.estimator_type = "classifier"
         return tags
+
+
+def collect_passes(passes: list[int], event: Any) -> None:
+    """Append the passes of a linear solver, which its event reports."""
+    if isinstance(event, Convergence):
+        passes.append(event.n_passes)
 
 
 def as_documents_and_labels(valid: Any) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Protocol
 
-BEGIN, STAGE, PASS = "begin", "stage", "pass"
+BEGIN, STAGE, PASS, CONVERGENCE = "begin", "stage", "pass", "convergence"
 
 
 class Event(Protocol):
@@ -90,6 +90,33 @@ class Pass:
             "seconds": round(self.seconds, 3),
             "memory": self.memory,
             "gpu_memory": self.gpu_memory,
+        }
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """End of the training of linear classifiers.
+
+    Parameters
+    ----------
+    n_classifiers : int
+        Number of classifiers, one per label and per node of a tree.
+    n_unconverged : int
+        Number of classifiers that still changed considerably in the last pass.
+    n_passes : int
+        Maximum number of passes over the documents, or of Newton steps.
+    """
+
+    n_classifiers: int = 0
+    n_unconverged: int = 0
+    n_passes: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "event": CONVERGENCE,
+            "classifiers": self.n_classifiers,
+            "unconverged": self.n_unconverged,
+            "passes": self.n_passes,
         }
 
 
