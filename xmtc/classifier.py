@@ -6,6 +6,7 @@ Predictions have the form of the training labels: lists of names, or an indicato
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,13 +16,13 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import validate_data
 
 from xmtc import evaluation
 from xmtc.core.array_validation import as_document_weights, validate_sparse_matrix
-from xmtc.core.events import Convergence
+from xmtc.core.events import Convergence, collect_convergence, merge_convergence
 from xmtc.core.method import Method
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
@@ -147,15 +148,18 @@ class Classifier(BaseEstimator):
         if valid is not None:
             valid_documents = self._to_documents(*as_documents_and_labels(valid), classes, numbers)
         weights = None if sample_weight is None else np.asarray(sample_weight)
-        passes: list[int] = []
-        run = replace(run, callbacks=(*run.callback_tuple, partial(collect_passes, passes)))
+        parts: list[Convergence] = []
+        run = replace(run, callbacks=(*run.callback_tuple, partial(collect_convergence, parts)))
         tagger = pipeline.fit(documents, valid_documents, run, classes=classes, weights=weights)
         if target is not None and target.as_json():
             tagger = replace(tagger, about=tagger.about | {"target": target.as_json()})
         self.tagger_: Tagger = tagger
         self.__dict__.pop("n_iter_", None)
-        if passes:
-            self.n_iter_ = max(passes)  # maximum number of passes of a linear solver
+        convergence = merge_convergence(parts)
+        if convergence.n_classifiers:
+            self.n_iter_ = convergence.n_passes  # maximum number of passes of a linear solver
+        if convergence.warning:
+            warnings.warn(convergence.warning, ConvergenceWarning, stacklevel=2)
         return self
 
     def _prepare_training(self, X: Any, y: Any) -> tuple[LabelTarget | None, Iterable[Document], Pipeline]:
@@ -509,12 +513,6 @@ class Classifier(BaseEstimator):
         if self.__sklearn_is_fitted__() and self._target_description()["kind"] in INDICATORS:
             tags.estimator_type = "classifier"
         return tags
-
-
-def collect_passes(passes: list[int], event: Any) -> None:
-    """Append the passes of a linear solver, which its event reports."""
-    if isinstance(event, Convergence):
-        passes.append(event.n_passes)
 
 
 def as_documents_and_labels(valid: Any) -> tuple[Any, Any]:

@@ -82,10 +82,10 @@ def test_weights_of_documents_count_as_copies_for_dense_features(method, dense):
 @pytest.mark.parametrize("method", ["parabel", "bonsai", "plt", "dismec"])
 def test_too_few_passes_warn_and_are_counted(method, dense):
     X, Y = dense
-    with pytest.warns(ConvergenceWarning, match=r"classifiers did not converge in 5 passes; raise max_passes"):
+    with pytest.warns(ConvergenceWarning, match=r"classifiers did not converge in 1 passes; raise max_passes"):
         classifier = Classifier(method, max_passes=1, C=1e4, calibrate=False).fit(X, Y, run=ONE)
-    assert classifier.n_iter_ == 5  # Newton steps per pass
-    assert Classifier(method, calibrate=False).fit(X, Y, run=ONE).n_iter_ < 100
+    assert classifier.n_iter_ == 1
+    assert Classifier(method, calibrate=False).fit(X, Y, run=ONE).n_iter_ < 20
 
 
 @pytest.mark.parametrize("method", ["parabel", "bonsai", "plt", "dismec", "proxml"])

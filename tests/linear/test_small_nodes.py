@@ -9,10 +9,10 @@ from scipy.sparse import csc_array, csr_array, random_array
 from xmtc.core.dataset import Dataset
 from xmtc.core.run import Run
 from xmtc.linear import blocks as blocks_module
+from xmtc.linear import solver as solver_module
 from xmtc.linear.blocks import SMALL_BLOCK_COST, TrainingBlock, group_small_blocks
 from xmtc.linear.node_data import gather_documents, to_node_documents
 from xmtc.linear.packing import SparseWeights, pack_weights, prune_weights
-from xmtc.linear import solver as solver_module
 from xmtc.linear.small_nodes import pack_batched_weights, split_weights, train_small_nodes
 from xmtc.linear.solver import Solver
 from xmtc.methods.label_tree.bonsai import Bonsai

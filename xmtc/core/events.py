@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Protocol
 
 BEGIN, STAGE, PASS, CONVERGENCE = "begin", "stage", "pass", "convergence"
+MAX_UNCONVERGED_SHARE = 0.05  # of the classifiers, up to which there is no warning
 
 
 class Event(Protocol):
@@ -118,6 +119,31 @@ class Convergence:
             "unconverged": self.n_unconverged,
             "passes": self.n_passes,
         }
+
+    @property
+    def warning(self) -> str:
+        """Sentence about classifiers that did not converge; empty if they are few."""
+        if self.n_unconverged <= MAX_UNCONVERGED_SHARE * self.n_classifiers:
+            return ""
+        return (
+            f"{self.n_unconverged:,} of {self.n_classifiers:,} classifiers did not converge in {self.n_passes} passes; "
+            "raise max_passes, lower C, or scale the features."
+        )
+
+
+def merge_convergence(parts: Iterable[Convergence]) -> Convergence:
+    """Return the convergence of all classifiers of several trainings."""
+    n_classifiers, n_unconverged, n_passes = 0, 0, 0
+    for part in parts:
+        n_classifiers, n_unconverged = n_classifiers + part.n_classifiers, n_unconverged + part.n_unconverged
+        n_passes = max(n_passes, part.n_passes)
+    return Convergence(n_classifiers, n_unconverged, n_passes)
+
+
+def collect_convergence(parts: list[Convergence], event: Event) -> None:
+    """Append the event if it reports the convergence of linear classifiers."""
+    if isinstance(event, Convergence):
+        parts.append(event)
 
 
 def measure_peak_memory() -> int | None:

@@ -14,14 +14,13 @@ Hsieh et al. 2008; Yu, Huang, Lin 2011 (both in LIBLINEAR). Differences (docs/ex
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.events import Convergence
+from xmtc.core.events import Convergence, merge_convergence
 from xmtc.core.numba_support import kernel
 from xmtc.core.run import Run
 from xmtc.core.sparse import CompactMatrix, as_compact, compact
@@ -39,7 +38,6 @@ from xmtc.linear.node_data import NodeDocuments, WeightRows
 from xmtc.linear.simd import LANES
 
 MAX_FINAL_CHANGE = 0.25  # maximum change of α in the last pass as a fraction of the first, for trained classifiers
-MAX_UNCONVERGED_SHARE = 0.05  # of the classifiers, up to which there is no warning
 MAX_BLOCK_LABELS = 128  # maximum labels of a block
 MIN_PASSES = 6  # passes over nodes with much data if max_passes is 20; more do not improve accuracy
 MIN_PAIR_PASSES = 4  # the same for two labels, such as the inner nodes of binary trees
@@ -50,7 +48,6 @@ MIN_RUNS = 256  # runs of RUN_DOCUMENTS up to this number, then longer runs
 MAX_SCALED_SQUARE = 1e36  # maximum C ‖x‖² for which a step can be computed in float32
 MAX_SPARSE_DENSITY = 0.1  # share of non-zero features above which features are dense
 MAX_SPARSE_SQUARE = 4.0  # mean ‖x‖² above which features are unscaled; tf-idf vectors have length 1
-NEWTON_STEPS_PER_PASS = 5  # Newton steps of dense and unscaled features per pass of max_passes; a dozen are usual
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class Solver:
     loss: str = "squared_hinge"  # max(0, 1 − m)², or "logistic": log(1 + exp(−m))
     C: float = 1.0
     eps: float = 0.01  # stop when a pass changes α by at most this fraction of the change of the first pass
-    max_passes: int = 20
+    max_passes: int = 20  # of coordinate descent, or Newton steps
     seed: int = 0
     cheap_visits: int = CHEAP_NODE_VISITS
     penalty: float = 0.0  # λ
@@ -128,7 +125,7 @@ class Solver:
         shape = len(signs), len(documents.columns)
         X = csr_array((documents.data, documents.indices.astype(np.int64), documents.indptr), shape=shape)
         problem = NewtonProblem(add_bias_column(X), signs.astype(np.float64), costs, self.loss == "logistic")
-        W, progress = solve_by_newton(problem, self.eps, NEWTON_STEPS_PER_PASS * self.max_passes)
+        W, progress = solve_by_newton(problem, self.eps, self.max_passes)
         return W.astype(np.float32), progress
 
     def check_feature_scale(self, X: csr_array, weights: np.ndarray | None = None) -> None:
@@ -218,29 +215,10 @@ def describe_progress(progress: np.ndarray, n_labels: int) -> Convergence:
 
 
 def report_convergence(parts: Iterable[Convergence], run: Run) -> None:
-    """Notify the callbacks of the passes of a training; warn if many classifiers did not converge."""
+    """Notify the callbacks of the passes of a training."""
     convergence = merge_convergence(parts)
-    if not convergence.n_classifiers:
-        return  # all pieces come from a checkpoint
-    run.notify(convergence)
-    if convergence.n_unconverged > MAX_UNCONVERGED_SHARE * convergence.n_classifiers:
-        from sklearn.exceptions import ConvergenceWarning  # takes long to import
-
-        warnings.warn(
-            f"{convergence.n_unconverged:,} of {convergence.n_classifiers:,} classifiers did not converge in "
-            f"{convergence.n_passes} passes; raise max_passes, lower C, or scale the features.",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
-
-
-def merge_convergence(parts: Iterable[Convergence]) -> Convergence:
-    """Return the convergence of all classifiers of several trainings."""
-    n_classifiers, n_unconverged, n_passes = 0, 0, 0
-    for part in parts:
-        n_classifiers, n_unconverged = n_classifiers + part.n_classifiers, n_unconverged + part.n_unconverged
-        n_passes = max(n_passes, part.n_passes)
-    return Convergence(n_classifiers, n_unconverged, n_passes)
+    if convergence.n_classifiers:  # 0 if all pieces come from a checkpoint
+        run.notify(convergence)
 
 
 @dataclass(frozen=True)

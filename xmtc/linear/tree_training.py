@@ -16,7 +16,7 @@ from scipy.sparse import csc_array, csr_array
 from threadpoolctl import threadpool_limits
 
 from xmtc.core.dataset import Dataset
-from xmtc.core.events import Convergence
+from xmtc.core.events import Convergence, merge_convergence
 from xmtc.core.memory import trim_heap
 from xmtc.core.run import Run
 from xmtc.core.sparse import take_rows
@@ -46,7 +46,6 @@ from xmtc.linear.solver import (
     Solver,
     describe_progress,
     make_random_order,
-    merge_convergence,
     report_convergence,
 )
 from xmtc.linear.tree import LinearTree
