@@ -125,6 +125,7 @@ def test_the_command_line_shows_the_warning_as_one_line(dense, tmp_path):
     assert done.returncode == 0, done.stderr
     warnings = [line for line in done.stderr.decode().splitlines() if "converge" in line]
     assert len(warnings) == 1
+    assert b"features of each document were scaled to unit length; -p unit_length=false" in done.stderr
     assert warnings[0].startswith("Warning: ")
     assert "Warning(" not in done.stderr.decode()
     assert b"warnings.warn" not in done.stderr

@@ -511,19 +511,19 @@ def test_a_training_that_was_stopped_goes_on(method, other, tmp_path, monkeypatc
     X, Y = rng.random((60, 30)), rng.random((60, 300)) < 0.05
     data = Dataset.from_matrix(csr_array(X.astype(np.float32)), csr_array(Y.astype(np.float32)))
     whole = method.fit(data)
-    run, descend = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts")), Solver._descend
+    run, solve = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts")), Solver.solve_with_progress
 
     def killed_in_the_second_member(self, *arguments):
         if len(list((tmp_path / "parts").rglob("*.npz"))) == 3:
             raise KeyboardInterrupt
-        return descend(self, *arguments)
+        return solve(self, *arguments)
 
-    monkeypatch.setattr(Solver, "_descend", killed_in_the_second_member)
+    monkeypatch.setattr(Solver, "solve_with_progress", killed_in_the_second_member)
     with pytest.raises(KeyboardInterrupt):
         method.fit(data, run=run)
     finished = [len(list((tmp_path / "parts" / f"member-{i}").glob("*.npz"))) for i in range(2)]
     assert finished == [2, 1]
-    monkeypatch.setattr(Solver, "_descend", descend)
+    monkeypatch.setattr(Solver, "solve_with_progress", solve)
     with pytest.raises(XmtcError, match="pieces of a training with other data or parameters"):
         other.fit(data, run=run)
     resumed = method.fit(data, run=run)

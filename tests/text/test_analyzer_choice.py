@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from commands import xmtc
 
+from xmtc import Classifier
+from xmtc.core.run import Run
+
 
 def make_inflected_corpus(n_docs: int, seed: int) -> tuple[list[str], list[list[str]]]:
     """Return texts whose words are a root and one of many endings; only the root determines the label."""
@@ -36,3 +39,10 @@ def test_the_first_run_with_a_checkpoint_succeeds(corpus, tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "model" / "about.json").read_text())["chosen"]["analyzer"] == "grams"
     assert not (tmp_path / "pieces").exists()
+
+
+def test_the_choice_is_an_attribute_and_a_line_of_the_log(caplog):
+    with caplog.at_level("INFO", "xmtc"):
+        classifier = Classifier(calibrate=False).fit(["a cat", "a dog"], [["cat"], ["dog"]], run=Run(threads=1))
+    assert classifier.analyzer_ == "words"
+    assert "analyzer=words: 2 documents are too few to compare analyzers; 1,000 are needed." in caplog.messages
