@@ -43,6 +43,8 @@ def test_the_first_run_with_a_checkpoint_succeeds(corpus, tmp_path):
 
 def test_the_choice_is_an_attribute_and_a_line_of_the_log(caplog):
     with caplog.at_level("INFO", "xmtc"):
-        classifier = Classifier(calibrate=False).fit(["a cat", "a dog"], [["cat"], ["dog"]], run=Run(threads=1))
+        classifier = Classifier(calibrate=False, min_df=1).fit(
+            ["a cat", "a dog"], [["cat"], ["dog"]], run=Run(threads=1)
+        )
     assert classifier.analyzer_ == "words"
     assert "analyzer=words: 2 documents are too few to compare analyzers; 1,000 are needed." in caplog.messages
