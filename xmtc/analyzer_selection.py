@@ -90,7 +90,7 @@ def select_analyzer_by_trial(view: Tfidf, counts: WordCounts, Y: csr_array, run:
     candidates = (WORDS, *stems, GRAMS, f"{WORDS}+{GRAMS}")  # cheapest first
     with run.stage("selecting the analyzer"):
         trial = AnalyzerTrial.from_counts(counts, Y)
-        scores = {analyzer: trial.score(view, analyzer, run.without_output()) for analyzer in candidates}
+        scores = {analyzer: trial.score(view, analyzer, run.for_trial()) for analyzer in candidates}
     baseline = scores[WORDS]
     better = {analyzer: score.mean() for analyzer, score in scores.items() if is_better(score, baseline)}
     best = max(better.values(), default=0)

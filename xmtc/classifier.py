@@ -6,6 +6,7 @@ Predictions have the form of the training labels: lists of names, or an indicato
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,12 +16,13 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import validate_data
 
 from xmtc import evaluation
 from xmtc.core.array_validation import as_document_weights, validate_sparse_matrix
+from xmtc.core.events import Convergence, collect_convergence, merge_convergence
 from xmtc.core.method import Method
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
@@ -146,10 +148,18 @@ class Classifier(BaseEstimator):
         if valid is not None:
             valid_documents = self._to_documents(*as_documents_and_labels(valid), classes, numbers)
         weights = None if sample_weight is None else np.asarray(sample_weight)
+        parts: list[Convergence] = []
+        run = replace(run, callbacks=(*run.callback_tuple, partial(collect_convergence, parts)))
         tagger = pipeline.fit(documents, valid_documents, run, classes=classes, weights=weights)
         if target is not None and target.as_json():
             tagger = replace(tagger, about=tagger.about | {"target": target.as_json()})
         self.tagger_: Tagger = tagger
+        self.__dict__.pop("n_iter_", None)
+        convergence = merge_convergence(parts)
+        if convergence.n_classifiers:
+            self.n_iter_ = convergence.n_passes  # maximum number of passes of a linear solver
+        if convergence.warning:
+            warnings.warn(convergence.warning, ConvergenceWarning, stacklevel=2)
         return self
 
     def _prepare_training(self, X: Any, y: Any) -> tuple[LabelTarget | None, Iterable[Document], Pipeline]:
@@ -455,6 +465,15 @@ class Classifier(BaseEstimator):
     def history_(self) -> tuple[dict[str, Any], ...]:
         """Events of the training, one dict per stage or pass; `pandas.DataFrame(classifier.history_)` shows them."""
         return self._fitted_tagger().history
+
+    @property
+    def analyzer_(self) -> str:
+        """Analyzer of the texts; the selected one for analyzer=auto, whose reason is in `tagger_.about["chosen"]`."""
+        about = self._fitted_tagger().about
+        analyzers = [view["analyzer"] for view in about["views"].values() if "analyzer" in view]
+        if not analyzers:
+            raise AttributeError("The model does not read tf-idf of texts, so it has no analyzer.")
+        return about["chosen"]["analyzer"] if "chosen" in about else analyzers[0]
 
     @property
     def classes_(self) -> np.ndarray:

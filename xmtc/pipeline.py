@@ -4,6 +4,7 @@ A Pipeline is the recipe of a Tagger: a method, the views that the method reads,
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -184,6 +185,7 @@ class Pipeline:
             if isinstance(view, Tfidf) and view.analyzer == AUTO:
                 counts = view.count_words(features.extract_contents(documents, view.input_kind), run)
                 choice = select_analyzer(view, counts, collector, run)
+                logging.getLogger("xmtc").info("analyzer=%s: %s.", choice.analyzer, choice.reason)
                 fitted[name], data[name] = view.fit_counts(counts, choice.analyzer, run, should_release=True)
             else:
                 fitted[name], data[name] = features.fit_view(view, documents, run, names)

@@ -345,7 +345,7 @@ class Tagger:
         labelled = documents if isinstance(documents, LabelledData) else self.transform_labelled(documents, run)
         predictions = self.predict(labelled.data, depth, run, always=always)
         assigned = None
-        if evaluation.has_decision_metric(metrics):  # predicted separately: a deeper search may rank differently
+        if evaluation.has_decision_metric(metrics):  # by a depth of their own
             assigned = self.predict(labelled.data, run=run, threshold="tuned", always=always)
         return self.evaluate_predictions(predictions, labelled.Y, metrics, propensity, labelled.unseen_labels, assigned)
 

@@ -142,12 +142,37 @@ def check_ranking(case: MethodCase) -> None:
 
 
 def check_k_prefix(case: MethodCase) -> None:
-    long = case.rank(case.test[0], 20)
-    for k in (1, 3, 7):
+    long = case.rank(case.test[0], N_LABELS)
+    for k in (1, 3, 7, 20, 25):
         short = case.rank(case.test[0], k)
         assert short.labels.shape == (len(case.test[0]), k)
         np.testing.assert_array_equal(short.labels, long.labels[:, :k])
         np.testing.assert_allclose(short.scores, long.scores[:, :k], rtol=0 if case.built_method.is_exact else 1e-5)
+
+
+def check_metrics_are_independent(case: MethodCase) -> None:
+    """Compare metrics that are computed alone with the same metrics beside others, and with rankings of their k."""
+    metrics = ["P@1", "nDCG@5", "micro-F1@0.5", f"R@{N_LABELS}"]
+    together = case.classifier.evaluate(*case.test, metrics, run=ONE_THREAD)
+    for metric in metrics:
+        alone = case.classifier.evaluate(*case.test, [metric], run=ONE_THREAD)[metric]
+        assert alone == together[metric], f"{metric} is {alone} alone and {together[metric]} beside other metrics"
+
+
+def check_scores_agree_with_ranking(case: MethodCase) -> None:
+    """Compare `predict_proba` with the scores of a short ranking."""
+    texts = case.test[0][:20]
+    ranking, scores = case.rank(texts, 5), case.classifier.predict_proba(texts, run=ONE_THREAD)
+    is_label = ranking.labels != NO_LABEL
+    found = np.take_along_axis(scores, np.maximum(ranking.labels, 0), axis=1)
+    np.testing.assert_allclose(
+        found[is_label], ranking.scores[is_label], rtol=0 if case.built_method.is_exact else 1e-5
+    )
+    np.put_along_axis(scores, np.maximum(ranking.labels, 0), 0, axis=1)
+    rest = scores.max(axis=1)[is_label.all(axis=1)]
+    assert (rest <= ranking.scores[is_label.all(axis=1), -1] * (1 + 1e-5)).all(), (
+        "a label outside the ranking is better"
+    )
 
 
 def check_k_above_n_labels(case: MethodCase) -> None:
@@ -310,6 +335,8 @@ CHECKS = (
     check_planted_labels,
     check_ranking,
     check_k_prefix,
+    check_metrics_are_independent,
+    check_scores_agree_with_ranking,
     check_k_above_n_labels,
     check_reproducibility,
     check_seed_changes_model,

@@ -471,3 +471,12 @@ def test_import_of_evaluation_is_light() -> None:
     code = "import sys, xmtc.evaluation; print(*{'torch', 'sklearn', 'numba', 'pyarrow'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("name", ["micro-F1@0.5", "example-R@0.5", "AUC@frequent"])
+def test_a_metric_without_k_reads_the_same_depth_beside_metrics_that_need_more(name):
+    rng = np.random.default_rng(0)
+    labels, scores = np.argsort(rng.random((20, 300)), axis=1), -np.sort(-rng.random((20, 300)), axis=1)
+    Y = (rng.random((20, 300)) < 0.2).astype(float)
+    short, long = (Predictions(labels[:, :k], scores[:, :k]) for k in (100, 300))
+    assert evaluate(short, Y, [name])[name] == evaluate(long, Y, [name, "R@300"])[name]

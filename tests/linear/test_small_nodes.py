@@ -9,6 +9,7 @@ from scipy.sparse import csc_array, csr_array, random_array
 from xmtc.core.dataset import Dataset
 from xmtc.core.run import Run
 from xmtc.linear import blocks as blocks_module
+from xmtc.linear import solver as solver_module
 from xmtc.linear.blocks import SMALL_BLOCK_COST, TrainingBlock, group_small_blocks
 from xmtc.linear.node_data import gather_documents, to_node_documents
 from xmtc.linear.packing import SparseWeights, pack_weights, prune_weights
@@ -123,8 +124,11 @@ def test_block_with_all_documents_is_not_grouped():
     ]
 
 
+@pytest.mark.filterwarnings("ignore:.*classifiers did not converge")
 @pytest.mark.parametrize("method", [Parabel, Bonsai, PLT])
 def test_batches_and_single_nodes_predict_the_same(method, monkeypatch):
+    monkeypatch.setattr(solver_module, "MAX_SPARSE_DENSITY", 1)  # the documents are dense, the batches for sparse ones
+    monkeypatch.setattr(solver_module, "MAX_SPARSE_SQUARE", np.inf)
     rng = np.random.default_rng(3)
     Y = csr_array((rng.random((N_DOCS, 90)) < 0.05).astype(np.float32))
     data, recipe = Dataset.from_matrix(documents(), Y), method(**method.quick_parameters, eps=0, max_passes=6)

@@ -50,6 +50,7 @@ def check_finite(classifier: Classifier, X: np.ndarray) -> None:
         assert np.isfinite(tree.scale).all()
 
 
+@pytest.mark.filterwarnings("ignore:.*classifiers did not converge")
 @pytest.mark.parametrize("C", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("kind", MATRICES)
 @pytest.mark.parametrize("method", LINEAR)

@@ -82,8 +82,10 @@ def train(
     """Train a model on labelled documents."""
     import time
     from dataclasses import replace
+    from functools import partial
 
     from xmtc import model_folder
+    from xmtc.core.events import Convergence, collect_convergence, merge_convergence
     from xmtc.core.process_rank import is_first_process
 
     start = time.perf_counter()
@@ -99,6 +101,8 @@ def train(
         check_workdir_option(workdir, pipeline, method)
     if cluster and not quiet and not pipeline.method.has_cluster_support:
         echo(f"{method} trains on one machine; --cluster has no effect on its training.", err=True)
+    parts: list[Convergence] = []
+    run = replace(run, callbacks=(*run.callback_tuple, partial(collect_convergence, parts)))
     with report_checkpoint_on_interrupt(run.checkpoint):
         tagger = pipeline.fit(source, valid_source, run)
     if not is_first_process():  # of the processes that torchrun starts, the first saves the model
@@ -106,6 +110,8 @@ def train(
     if vocabulary is not None:
         tagger = tagger.with_vocabulary(vocabulary, language)
         report_problems(tagger)
+    if warning := merge_convergence(parts).warning:
+        echo(f"Warning: {warning}", err=True)
     save_model(tagger, output, run.checkpoint)
     run.checkpoint.remove()
     report_rejects(source)
@@ -146,6 +152,10 @@ def report_checkpoint_on_interrupt(checkpoint: Checkpoint) -> Iterator[None]:
 def print_training_summary(tagger: Tagger, output: Path, method: str, seconds: float) -> None:
     if chosen := tagger.about.get("chosen"):
         echo(f"analyzer={chosen['analyzer']}: {chosen['because']}.", err=True)
+    if "columns" in (views := tagger.about["views"]):
+        is_scaled = views["columns"]["unit_length"]
+        what = "scaled to unit length; -p unit_length=false keeps them as they are" if is_scaled else "not scaled"
+        echo(f"The features of each document were {what}.", err=True)
     scores = tagger.about["scores"]
     echo(f"Scores are {scores['are']}: {scores['because']}.", err=True)
     echo(

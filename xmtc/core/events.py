@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Protocol
 
-BEGIN, STAGE, PASS = "begin", "stage", "pass"
+BEGIN, STAGE, PASS, CONVERGENCE = "begin", "stage", "pass", "convergence"
+MAX_UNCONVERGED_SHARE = 0.05  # of the classifiers, up to which there is no warning
 
 
 class Event(Protocol):
@@ -91,6 +92,58 @@ class Pass:
             "memory": self.memory,
             "gpu_memory": self.gpu_memory,
         }
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """End of the training of linear classifiers.
+
+    Parameters
+    ----------
+    n_classifiers : int
+        Number of classifiers, one per label and per node of a tree.
+    n_unconverged : int
+        Number of classifiers that still changed considerably in the last pass.
+    n_passes : int
+        Maximum number of passes over the documents, or of Newton steps.
+    """
+
+    n_classifiers: int = 0
+    n_unconverged: int = 0
+    n_passes: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "event": CONVERGENCE,
+            "classifiers": self.n_classifiers,
+            "unconverged": self.n_unconverged,
+            "passes": self.n_passes,
+        }
+
+    @property
+    def warning(self) -> str:
+        """Sentence about classifiers that did not converge; empty if they are few."""
+        if self.n_unconverged <= MAX_UNCONVERGED_SHARE * self.n_classifiers:
+            return ""
+        return (
+            f"{self.n_unconverged:,} of {self.n_classifiers:,} classifiers did not converge in {self.n_passes} passes; "
+            "raise max_passes, lower C, or scale the features."
+        )
+
+
+def merge_convergence(parts: Iterable[Convergence]) -> Convergence:
+    """Return the convergence of all classifiers of several trainings."""
+    n_classifiers, n_unconverged, n_passes = 0, 0, 0
+    for part in parts:
+        n_classifiers, n_unconverged = n_classifiers + part.n_classifiers, n_unconverged + part.n_unconverged
+        n_passes = max(n_passes, part.n_passes)
+    return Convergence(n_classifiers, n_unconverged, n_passes)
+
+
+def collect_convergence(parts: list[Convergence], event: Event) -> None:
+    """Append the event if it reports the convergence of linear classifiers."""
+    if isinstance(event, Convergence):
+        parts.append(event)
 
 
 def measure_peak_memory() -> int | None:

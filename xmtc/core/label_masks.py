@@ -1,6 +1,7 @@
 """Prediction among allowed labels only.
 
-The model predicts more and more labels, until each document has k allowed ones or the model has no more."""
+The model predicts more and more labels, until each document has k allowed ones or the model has no more. An exhaustive
+search then adds labels after those that the beam found, so that the first labels are the same for every k."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import numpy as np
 from xmtc.core.dataset import Dataset
 from xmtc.core.method import Model
 from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.ranking_steps import extend_ranking
 from xmtc.core.run import Run
 
 CANDIDATE_GROWTH_FACTOR = 8  # factor by which the number of candidates grows
@@ -21,12 +23,15 @@ def predict_allowed(model: Model, data: Dataset, k: int, allowed: np.ndarray, ru
     n_wanted = min(k, int(allowed.sum()))
     labels, scores = np.full((data.n_docs, k), NO_LABEL, np.int32), np.zeros((data.n_docs, k), np.float32)
     pending, n_candidates = np.arange(data.n_docs), k + min(k, int((~allowed).sum()))
+    has_missed_labels = False
     while len(pending):
         is_short = np.zeros(len(pending), bool)
         size = max(1, MAX_PREDICTION_CELLS // n_candidates)
         for begin in range(0, len(pending), size):
             rows = pending[begin : begin + size]
             part = select_allowed(model.predict(data.select_rows(rows), n_candidates, run), allowed, k)
+            if has_missed_labels:
+                part = extend_ranking(Predictions.from_valid_arrays(labels[rows], scores[rows]), part, k)
             labels[rows, : part.k], scores[rows, : part.k] = part.labels, part.scores
             is_short[begin : begin + size] = (part.labels[:, :n_wanted] == NO_LABEL).any(axis=1)
         pending = pending[is_short]
@@ -34,7 +39,7 @@ def predict_allowed(model: Model, data: Dataset, k: int, allowed: np.ndarray, ru
             exhaustive = model.to_exhaustive()
             if exhaustive is model:
                 break
-            model = exhaustive
+            model, has_missed_labels = exhaustive, True
         n_candidates = min(CANDIDATE_GROWTH_FACTOR * n_candidates, model.n_labels)
     return Predictions.from_valid_arrays(labels, scores)
 

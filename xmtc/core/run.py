@@ -20,7 +20,7 @@ import numpy as np
 
 from xmtc.cluster.connection import check_address
 from xmtc.core.checkpoint import Checkpoint
-from xmtc.core.events import BEGIN, Callback, Event, Stage, measure_peak_memory
+from xmtc.core.events import PASS, STAGE, Callback, Event, Stage, measure_peak_memory
 from xmtc.core.hyperparameters import is_number_of_type, to_short_repr
 from xmtc.core.parallel import iterate_until_failure, map_on_threads, map_sequentially
 from xmtc.core.process_rank import is_first_process
@@ -146,6 +146,11 @@ class Run:
         """Return a copy without progress and callbacks."""
         return replace(self, progress=False, callbacks=())
 
+    def for_trial(self) -> Run:
+        """Return the settings of a trial, whose result is discarded: without output and without the checkpoint and the
+        working directory of the training."""
+        return replace(self.without_output(), checkpoint=Checkpoint(), workdir=None)
+
     def for_part(self, name: str) -> Run:
         """Return the settings of a training that is part of this one, with a checkpoint and stage titles of its own."""
         return replace(self, checkpoint=self.checkpoint.sub_checkpoint(name), part=self.qualify_name(name))
@@ -172,7 +177,7 @@ class Run:
 
         def record(event: Event) -> None:
             entry = event.as_json()
-            if entry["event"] != BEGIN:
+            if entry["event"] in (STAGE, PASS):
                 history.append(entry)
 
         return replace(self, callbacks=(*self.callback_tuple, record)), history

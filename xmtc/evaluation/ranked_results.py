@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
@@ -32,7 +32,7 @@ class RankedResults:
     lineage: csr_array | None = None  # (n_columns, n_nodes) ones at each label and its ancestors
     assigned: Predictions | None = None  # labels selected by tuned thresholds, for metrics at @decision
 
-    _cache: dict[Callable[[RankedResults], Any], Any] = field(default_factory=dict, init=False, repr=False)
+    _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def n_docs(self) -> int:
@@ -75,6 +75,15 @@ class RankedResults:
         results = RankedResults(self.predictions.apply_threshold(threshold), self.Y)
         vars(results)["hits"] = self.hits & (results.predictions.labels != NO_LABEL)  # fills the cached property
         return results
+
+    def keep_best(self, k: int) -> RankedResults:
+        """Return the results with at most k predictions per document; for the same k the same object."""
+        if self.predictions.k <= k:
+            return self
+        key = ("keep_best", k)
+        if key not in self._cache:
+            self._cache[key] = replace(self, predictions=self.predictions.keep_best(k))
+        return self._cache[key]
 
     def compute_once(self, compute: Callable[[RankedResults], T]) -> T:
         """Return `compute(self)`, computed at the first call and cached for the metrics that share it."""

@@ -164,7 +164,13 @@ class Metric:
 
     def compute(self, results: RankedResults) -> float:
         """Return a fraction from 0 to 1 (rawPSP may be larger); nan for a frequency group without labels."""
-        return float(np.mean(self.family.compute(results, self.parameter_value)))
+        return float(np.mean(self.family.compute(self._limit_depth(results), self.parameter_value)))
+
+    def _limit_depth(self, results: RankedResults) -> RankedResults:
+        """Return the results with at most EVALUATION_DEPTH predictions for a metric without k, whatever other metrics
+        need."""
+        has_k = self.family.parameter is K_PARAMETER
+        return results if has_k else results.keep_best(EVALUATION_DEPTH)
 
     def goodness(self, value: float) -> float:
         """Return the value, or 1 − value for an error, so that higher is better."""
@@ -176,7 +182,7 @@ class Metric:
             names = ", ".join(family.name for family in METRIC_FAMILIES.values() if family.is_per_document)
             raise XmtcError(f"{self.name} has no value for a single document; only {names} have one.")
 
-        return np.asarray(self.family.compute(results, self.parameter_value))
+        return np.asarray(self.family.compute(self._limit_depth(results), self.parameter_value))
 
 
 def parse_metric(name: str) -> Metric:

@@ -214,11 +214,19 @@ def write_singleton_weights(alpha, signs, n_features, W):
 
 
 @fast_kernel
+def write_progress(n_passes, distance, first_distance, progress):
+    """Write the number of passes, and the change of α in the last pass as a fraction of that in the first."""
+    progress[0] = n_passes
+    progress[1] = np.sqrt(distance / first_distance) if first_distance > 0 else np.float32(0)
+
+
+@fast_kernel
 def descend_block(
     indptr, indices, data, singleton_squares, squares, n_features, n_singletons, signs, is_logistic, C, row_weights,
-    factors, penalty, start, eps, max_passes, run_length, runs, state, bias,
+    factors, penalty, start, eps, max_passes, run_length, runs, state, bias, progress,
 ):  # fmt: skip
-    """Return the weights of a block of labels, with an empty last row for the biases, which are written to `bias`.
+    """Return the weights of a block of labels, with an empty last row for the biases, which are written to `bias`. The
+    result of `write_progress` is in `progress`.
 
     A step visits one document for all labels of the block. `start` and the result are weights before the proximal
     step. Features that only one document has (n_singletons of them) are not among the n_features;
@@ -260,6 +268,7 @@ def descend_block(
             moved[j] = 0
         if n_passes == 0:
             first_distance = distance
+        write_progress(n_passes + 1, distance, first_distance, progress)
         if distance <= eps * eps * first_distance:
             break
     if n_singletons:
@@ -270,7 +279,7 @@ def descend_block(
 @fast_kernel
 def descend_pair(
     indptr, indices, data, singleton_squares, squares, n_features, n_singletons, signs, is_logistic, C, row_weights,
-    eps, max_passes, run_length, runs, state, bias,
+    eps, max_passes, run_length, runs, state, bias, progress,
 ):  # fmt: skip
     """`descend_block` for two labels, the children of a binary node.
 
@@ -316,6 +325,7 @@ def descend_pair(
         bias[1] -= (bias[1] - alpha_sum1) / curvature1
         if n_passes == 0:
             first_distance = distance
+        write_progress(n_passes + 1, distance, first_distance, progress)
         if distance <= eps * eps * first_distance:
             break
     if n_singletons:

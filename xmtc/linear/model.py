@@ -9,13 +9,14 @@ import numpy as np
 from xmtc.core.dataset import Dataset
 from xmtc.core.method import Explanation, Model
 from xmtc.core.predictions import Predictions
+from xmtc.core.ranking_steps import list_steps, rank_in_steps
 from xmtc.core.run import Run
 from xmtc.linear.search import CUBED_HINGE, LOGISTIC, SQUARED_HINGE, log_probability, rank_by_mean, search
 from xmtc.linear.tree import LinearTree
 
 LINK_CODES = {"squared_hinge": SQUARED_HINGE, "cubed_hinge": CUBED_HINGE, "logistic": LOGISTIC}
 EXHAUSTIVE_BEAM = 0  # beam width of an exhaustive search
-MIN_LABELS_PER_TREE = 20  # minimum labels to search in each of several trees
+FIRST_STEP_LABELS = 20  # labels of each of several trees that rank the first labels; more are read for a larger k
 MAX_BATCH_DOCUMENTS = 8192  # documents that one thread searches at a time
 MAX_WAITING_CHUNKS = 1 << 21  # queued chunks of all documents of a batch
 
@@ -40,14 +41,20 @@ class TreeModel(Model):
         """Return the k best labels. `label_weights`, such as inverse propensities, multiply the probabilities."""
         k = min(k, self.n_labels)
         label_logs = np.zeros(0, np.float32) if label_weights is None else np.log(label_weights).astype(np.float32)
+        steps = [k] if len(self.trees) == 1 else list_steps(k, FIRST_STEP_LABELS)
         max_waiting = max(self.beam_width(tree) for tree in self.trees)
         docs_per_thread = -(-data.n_docs // run.n_threads) if data.n_docs > 1 else 1
         size = max(1, min(MAX_BATCH_DOCUMENTS, MAX_WAITING_CHUNKS // max_waiting, docs_per_thread))
         batches = [slice(i, min(i + size, data.n_docs)) for i in range(0, data.n_docs, size)]
 
         def predict_batch(batch: slice) -> Predictions:
-            labels, logs = self._search(data, batch, k, label_logs)
-            return Predictions.from_valid_arrays(*rank_by_mean(labels, logs, self.n_labels, k, len(self.trees)))
+            labels, logs = self._search(data, batch, steps[-1], label_logs)
+
+            def rank(step: int, n: int) -> Predictions:
+                first = labels[:, :, :step], logs[:, :, :step]
+                return Predictions.from_valid_arrays(*rank_by_mean(*first, self.n_labels, n))
+
+            return rank_in_steps(rank, steps, k)
 
         if data.n_docs == 1:  # events would take as long as the search
             return predict_batch(slice(0, 1))
@@ -61,16 +68,15 @@ class TreeModel(Model):
         """Return the maximum number of queued chunks of a tree."""
         return tree.n_chunks if self.beam == EXHAUSTIVE_BEAM else min(self.beam, tree.n_chunks)
 
-    def _search(self, data: Dataset, batch: slice, k: int, label_logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the best labels of every tree for a batch of documents, and their log probabilities. With several
-        trees more than k labels are searched, because the best of the mean need not be among the best of each tree."""
-        n_trees = len(self.trees)
-        width = k if n_trees == 1 else min(max(k, MIN_LABELS_PER_TREE), self.n_labels)
+    def _search(self, data: Dataset, batch: slice, width: int, label_logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the best labels of every tree for a batch of documents, and their log probabilities, shape
+        (n_docs, n_trees, width)."""
+        width = min(width, self.n_labels)
         results = [
             search(data.X, batch, tree, LINK_CODES[self.link], self.beam_width(tree), width, label_logs)
             for tree in self.trees
         ]
-        return np.hstack([labels for labels, _ in results]), np.hstack([logs for _, logs in results])
+        return np.stack([labels for labels, _ in results], axis=1), np.stack([logs for _, logs in results], axis=1)
 
     def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return the contribution of each feature to the label's margin, or in a label tree, to its log probability.

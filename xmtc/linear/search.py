@@ -25,6 +25,9 @@ RING_MASK = 15  # prefetched rows are in a ring buffer of RING_MASK + 1 places
 CACHE_LINE_ENTRIES = 32  # int16 entries of a cache line
 MAX_PREFETCH_ENTRIES = 128  # entries of a row to prefetch; the hardware prefetches the rest
 N_WAITING, N_FOUND, N_LEAVES_LEFT = 0, 1, 2  # columns of the counts of a document
+MAX_INSERTION_LABELS = (
+    128  # longer lists of the best labels are heaps: an insertion would take time linear in their length
+)
 
 
 @kernel
@@ -151,6 +154,61 @@ def insert_ranked(log, item, logs, items, n):
 
 
 @kernel
+def sift_down(logs, items, at, n):
+    """Move an item of a heap with the last-ranked item at its root down to its place."""
+    log, item = logs[at], items[at]
+    while 2 * at + 1 < n:
+        child = 2 * at + 1
+        if child + 1 < n and is_ranked_before(logs[child], items[child], logs[child + 1], items[child + 1]):
+            child += 1
+        if not is_ranked_before(log, item, logs[child], items[child]):
+            break
+        logs[at], items[at] = logs[child], items[child]
+        at = child
+    logs[at], items[at] = log, item
+
+
+@kernel
+def add_ranked(log, item, logs, items, n):
+    """Add an item to the best items and return their new number; `sort_ranked` brings them into order.
+
+    A list of more than MAX_INSERTION_LABELS is a heap as soon as it is full, with the last-ranked item at its root."""
+    size = len(logs)
+    if size <= MAX_INSERTION_LABELS:
+        return insert_ranked(log, item, logs, items, n)
+    if n < size:
+        logs[n], items[n] = log, item
+        if n + 1 == size:
+            for at in range(size // 2 - 1, -1, -1):
+                sift_down(logs, items, at, size)
+        return n + 1
+    if is_ranked_before(log, item, logs[0], items[0]):
+        logs[0], items[0] = log, item
+        sift_down(logs, items, 0, size)
+    return n
+
+
+@kernel
+def sort_ranked(logs, items, n):
+    """Sort what `add_ranked` collected, best first."""
+    if len(logs) <= MAX_INSERTION_LABELS:
+        return
+    if n < len(logs):  # not a heap yet
+        for at in range(n // 2 - 1, -1, -1):
+            sift_down(logs, items, at, n)
+    for last in range(n - 1, 0, -1):
+        logs[0], logs[last] = logs[last], logs[0]
+        items[0], items[last] = items[last], items[0]
+        sift_down(logs, items, 0, last)
+
+
+@kernel
+def find_last_ranked(k):
+    """Return the place of the last-ranked item in a full list of `add_ranked` with k places."""
+    return k - 1 if k <= MAX_INSERTION_LABELS else 0
+
+
+@kernel
 def queue_chunks(out, log, link, above, leads, logs, items, n_waiting):
     """Queue the chunks that the slots of a chunk lead to and return the length of the queue. `out` holds margins, which
     become log probabilities."""
@@ -174,9 +232,9 @@ def collect_labels(out, log, link, leads, label_logs, logs, items, n_found):
         score = log + log_probability(out[slot], link)
         if is_weighted:
             score += label_logs[label]
-        n_found = insert_ranked(score, label, logs, items, n_found)
+        n_found = add_ranked(score, label, logs, items, n_found)
         if n_found == len(logs) and not is_weighted:
-            lowest_margin = min_margin(logs[n_found - 1] - log, link)
+            lowest_margin = min_margin(logs[find_last_ranked(n_found)] - log, link)
     return n_found
 
 
@@ -228,6 +286,7 @@ def search_tree(rows, start, link, beam, label_logs, max_label_log, tree, best_l
     slots, above, leads, bias, scale, bucket_counts, cells, table, firsts, entries = tree
     items, logs, counts, taken, taken_logs, chunk_ends, order, ring, out = workspace
     n_docs, k = best_labels.shape
+    last = find_last_ranked(k)
     for doc in range(n_docs):
         items[doc, 0], logs[doc, 0] = 0, 0
         counts[doc, N_WAITING], counts[doc, N_FOUND], counts[doc, N_LEAVES_LEFT] = 1, 0, beam
@@ -235,7 +294,7 @@ def search_tree(rows, start, link, beam, label_logs, max_label_log, tree, best_l
     while n_taken:
         n_taken = np.int64(0)
         for doc in range(n_docs):
-            min_log = best_logs[doc, k - 1] - max_label_log if counts[doc, N_FOUND] >= k else MIN_LOG_PROBABILITY
+            min_log = best_logs[doc, last] - max_label_log if counts[doc, N_FOUND] >= k else MIN_LOG_PROBABILITY
             n_taken = take_chunks(
                 doc, max_leaves, min_log, slots, leads, counts, logs, items, taken, taken_logs, n_taken
             )
@@ -259,6 +318,7 @@ def search_tree(rows, start, link, beam, label_logs, max_label_log, tree, best_l
         if n_rounds > 1 and n_docs >= MIN_SHARING_DOCUMENTS:
             max_leaves = min(2 * max_leaves, beam)  # with more leaves per round, documents share more chunks
     for doc in range(n_docs):
+        sort_ranked(best_logs[doc], best_labels[doc], counts[doc, N_FOUND])
         for i in range(counts[doc, N_FOUND], k):
             best_labels[doc, i] = NO_LABEL
 
@@ -290,29 +350,48 @@ def search(
     return labels, logs
 
 
-def rank_by_mean(
-    labels: np.ndarray, logs: np.ndarray, n_labels: int, k: int, n_trees: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the k best labels of each document by the mean of exp(logs) over the trees; ties rank by label number."""
-    n_docs, width = labels.shape
+def rank_by_mean(labels: np.ndarray, logs: np.ndarray, n_labels: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the k best labels of each document by the mean of exp(logs) over several rankings; ties rank by number.
+
+    Parameters
+    ----------
+    labels, logs
+        Labels of each ranking, best first, and their logarithms, shape (n_docs, n_rankings, width).
+    n_labels
+        Number of labels.
+    k
+        Number of labels to return.
+    """
+    n_docs, n_rankings, width = labels.shape
     top, scores = np.full((n_docs, k), NO_LABEL, np.int32), np.zeros((n_docs, k), np.float32)
-    write_mean_ranking(labels, logs, n_trees, np.zeros(n_labels, np.float32), np.empty(width, np.int32), top, scores)
+    work = np.zeros(n_labels, np.float32), np.empty(n_rankings * width, np.int32)
+    write_mean_ranking(labels, logs, *work, top, scores)
     return top, scores
 
 
 @kernel
-def write_mean_ranking(labels, logs, n_trees, total, seen, top, scores):
-    """Write the result of `rank_by_mean` to the last two arguments. `total` is zero before and after each document."""
+def write_mean_ranking(labels, logs, total, seen, top, scores):
+    """Write the result of `rank_by_mean` to the last two arguments. `total` is zero before and after each document.
+
+    A single ranking keeps its order: different logarithms may have the same exponential."""
+    n_rankings, width = labels.shape[1:]
     for doc in range(len(labels)):
         n, n_top = np.int64(0), np.int64(0)
-        for i in range(labels.shape[1]):
-            label = labels[doc, i]
-            if label != NO_LABEL:
-                if total[label] == 0:
-                    seen[n] = label
-                    n += 1
-                total[label] += np.exp(logs[doc, i]) + np.float32(1e-30)  # not 0, so that each label is listed once
+        for ranking in range(n_rankings):
+            for i in range(width):
+                label = labels[doc, ranking, i]
+                if label != NO_LABEL:
+                    if total[label] == 0:
+                        seen[n] = label
+                        n += 1
+                    total[label] += np.exp(logs[doc, ranking, i]) + np.float32(1e-30)  # not 0: each is listed once
         for i in range(n):
             label = np.int64(seen[i])
-            n_top = insert_ranked(total[label] / n_trees, label, scores[doc], top[doc], n_top)
+            score = np.float32(total[label] / n_rankings)
+            if n_rankings > 1:
+                n_top = add_ranked(score, label, scores[doc], top[doc], n_top)
+            elif i < top.shape[1]:
+                top[doc, i], scores[doc, i] = label, score
             total[label] = 0
+        if n_rankings > 1:
+            sort_ranked(scores[doc], top[doc], n_top)

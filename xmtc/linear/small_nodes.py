@@ -45,7 +45,7 @@ class BatchedDocuments(NamedTuple):
 
 
 class BatchedWeights(NamedTuple):
-    """Concatenated `SparseWeights` of several nodes."""
+    """Concatenated `SparseWeights` of several nodes, and the progress of their training."""
 
     sizes: np.ndarray  # (n_nodes, 2) int64: features, weights
     bias: np.ndarray
@@ -53,6 +53,7 @@ class BatchedWeights(NamedTuple):
     ends: np.ndarray  # starting from 0 for each node
     slots: np.ndarray
     weights: np.ndarray
+    progress: np.ndarray  # (n_nodes, 2) float32: see `write_progress`
 
 
 def train_small_nodes(
@@ -82,6 +83,7 @@ def train_small_nodes(
         ends=np.empty(n_features, np.int64),
         slots=np.empty(n_weights, np.int16),  # maximum size; pages that are not written take no memory
         weights=np.empty(n_weights, np.float32),
+        progress=np.empty((len(blocks), 2), np.float32),
     )
     solve_nodes(
         *documents, squares[rows], None if doc_weights is None else doc_weights[rows], rows, first_rows, children,
@@ -149,9 +151,9 @@ def gather_nodes(
 def solve_nodes(
     sizes, indptr, indices, data, singleton_squares, columns, row_numbers, factors, squares, row_weights, rows,
     first_rows, children, first_children, members_indptr, members, settings, is_logistic, C, eps, state, min_weight,
-    pruned_sizes, pruned_bias, features, ends, slots, weights,
+    pruned_sizes, pruned_bias, features, ends, slots, weights, progress,
 ):  # fmt: skip
-    """Train each node and write its pruned weights to the last six arguments (the fields of BatchedWeights).
+    """Train each node and write its pruned weights to the last seven arguments (the fields of BatchedWeights).
 
     `settings` has the padded width, the maximum number of passes and the run length of each node.
     """
@@ -179,12 +181,13 @@ def solve_nodes(
         if width == 2:
             W = descend_pair(
                 node_indptr, node_indices, node_data, node_singletons, node_squares, n_shared, n_singletons, signs,
-                is_logistic, C, node_weights, eps, max_passes, run_length, runs, state, bias,
+                is_logistic, C, node_weights, eps, max_passes, run_length, runs, state, bias, progress[node],
             )  # fmt: skip
         else:
             W = descend_block(
                 node_indptr, node_indices, node_data, node_singletons, node_squares, n_shared, n_singletons, signs,
                 is_logistic, C, node_weights, None, None, None, eps, max_passes, run_length, runs, state, bias,
+                progress[node],
             )  # fmt: skip
         for j in range(n_labels):
             pruned_bias[first + j] = bias[j]
@@ -227,7 +230,7 @@ def pack_batched_weights(batch: BatchedWeights, widths: Sequence[int]) -> list[P
     table = np.empty((int((bucket_counts + n_features + 1).sum()), 2), np.uint32)
     entries = np.zeros(MAX_DENSE_ROW_RATIO * len(batch.weights), np.int16)
     sizes, scales = np.empty((len(widths), 2), np.int64), np.empty(len(widths))
-    pack_nodes(*batch[:1], *batch[2:], np.array(widths), bucket_counts, table, entries, sizes, scales)
+    pack_nodes(*batch[:1], *batch[2:6], np.array(widths), bucket_counts, table, entries, sizes, scales)
     cells, firsts = map(to_offsets, sizes.T)
     table, entries, slots = table[: cells[-1]].copy(), entries[: firsts[-1]].copy(), to_offsets(widths)
     return [

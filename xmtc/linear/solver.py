@@ -7,18 +7,22 @@ Hsieh et al. 2008; Yu, Huang, Lin 2011 (both in LIBLINEAR). Differences (docs/ex
 - Columns that are empty in the node are dropped, so that the weights stay in the cache.
 - The bias is not a dual feature, which would couple all documents and converge last. It is constant during a pass and
   updated by a Newton step after it.
+- Dense and unscaled features are solved in the primal (`newton.py`): coordinate descent converges slowly with them.
 - Documents are visited in shuffled runs of neighbours, so that memory access is nearly sequential. The caller shuffles
   the documents once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.core.events import Convergence, merge_convergence
 from xmtc.core.numba_support import kernel
+from xmtc.core.run import Run
 from xmtc.core.sparse import CompactMatrix, as_compact, compact
 from xmtc.errors import XmtcError
 from xmtc.linear.coordinate_descent import (
@@ -29,9 +33,11 @@ from xmtc.linear.coordinate_descent import (
     shrink_weights,
     shuffle,
 )
+from xmtc.linear.newton import NewtonProblem, add_bias_column, solve_by_newton
 from xmtc.linear.node_data import NodeDocuments, WeightRows
 from xmtc.linear.simd import LANES
 
+MAX_FINAL_CHANGE = 0.25  # maximum change of α in the last pass as a fraction of the first, for trained classifiers
 MAX_BLOCK_LABELS = 128  # maximum labels of a block
 MIN_PASSES = 6  # passes over nodes with much data if max_passes is 20; more do not improve accuracy
 MIN_PAIR_PASSES = 4  # the same for two labels, such as the inner nodes of binary trees
@@ -40,6 +46,8 @@ VALUE_READ_COST = 3  # labels whose weights can be visited in the time of readin
 RUN_DOCUMENTS, MAX_RUN_DOCUMENTS = 8, 256  # consecutive documents of a run, which the processor prefetches
 MIN_RUNS = 256  # runs of RUN_DOCUMENTS up to this number, then longer runs
 MAX_SCALED_SQUARE = 1e36  # maximum C ‖x‖² for which a step can be computed in float32
+MAX_SPARSE_DENSITY = 0.1  # share of non-zero features above which features are dense
+MAX_SPARSE_SQUARE = 4.0  # mean ‖x‖² above which features are unscaled; tf-idf vectors have length 1
 
 
 @dataclass(frozen=True)
@@ -54,11 +62,20 @@ class Solver:
     loss: str = "squared_hinge"  # max(0, 1 − m)², or "logistic": log(1 + exp(−m))
     C: float = 1.0
     eps: float = 0.01  # stop when a pass changes α by at most this fraction of the change of the first pass
-    max_passes: int = 20
+    max_passes: int = 20  # of coordinate descent, or Newton steps
     seed: int = 0
     cheap_visits: int = CHEAP_NODE_VISITS
     penalty: float = 0.0  # λ
     steps: int = 1  # proximal steps
+    is_primal: bool = False  # True for Newton's method instead of dual coordinate descent, for dense features
+
+    def for_features(self, X: csr_array) -> Solver:
+        """Return a solver that also converges if the features are dense or unscaled. The primal solver has no L1
+        penalty."""
+        n_cells = max(X.shape[0] * X.shape[1], 1)
+        squares = compute_squared_norms(X.indptr, X.data)
+        is_slow = X.nnz > MAX_SPARSE_DENSITY * n_cells or squares.mean(dtype=np.float64) > MAX_SPARSE_SQUARE
+        return replace(self, is_primal=bool(is_slow) and not self.penalty)
 
     def fit(
         self,
@@ -86,14 +103,30 @@ class Solver:
         has_all_rows = np.array_equal(rows, np.arange(X.shape[0]))
         documents, n_labels = as_compact(X) if has_all_rows else compact(X, rows), positives.shape[1]
         weights = None if weights is None else weights[rows]
-        W = np.empty((len(documents.columns) + 1, n_labels), np.float32)
+        W, convergence = np.empty((len(documents.columns) + 1, n_labels), np.float32), Convergence()
         for begin in range(0, n_labels, MAX_BLOCK_LABELS):
             width = min(MAX_BLOCK_LABELS, n_labels - begin)
             padded = padded_width(width)
             signs = make_signs(positives, begin, padded)
             block_factors = None if factors is None else pad_with_ones(factors[begin : begin + width], padded)
-            W[:, begin : begin + width] = self.solve(documents, signs, weights, block_factors)[:, :width]
-        return LinearWeights(documents.columns, W, n_labels)
+            block, progress = self.solve_with_progress(documents, signs, weights, block_factors)
+            W[:, begin : begin + width] = block[:, :width]
+            convergence = merge_convergence([convergence, describe_progress(progress, width)])
+        return LinearWeights(documents.columns, W, n_labels, convergence=convergence)
+
+    def _solve_primal(
+        self, documents: CompactMatrix, signs: np.ndarray, weights: np.ndarray | None, factors: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        costs = np.full(signs.shape, float(self.C))
+        if weights is not None:
+            costs *= weights[:, None]
+        if factors is not None:
+            costs *= np.where(signs > 0, factors, 1)
+        shape = len(signs), len(documents.columns)
+        X = csr_array((documents.data, documents.indices.astype(np.int64), documents.indptr), shape=shape)
+        problem = NewtonProblem(add_bias_column(X), signs.astype(np.float64), costs, self.loss == "logistic")
+        W, progress = solve_by_newton(problem, self.eps, self.max_passes)
+        return W.astype(np.float32), progress
 
     def check_feature_scale(self, X: csr_array, weights: np.ndarray | None = None) -> None:
         """Raise XmtcError if C ‖x‖² may be too large for float32."""
@@ -115,25 +148,44 @@ class Solver:
         factors: np.ndarray | None = None,
     ) -> np.ndarray:
         """Return the weights of one block of labels, shape (n_features + 1, n_labels); the last row is the biases."""
+        return self.solve_with_progress(documents, signs, weights, factors)[0]
+
+    def solve_with_progress(
+        self, documents: CompactMatrix, signs: np.ndarray, weights: np.ndarray | None, factors: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the result of `solve` and that of `write_progress`."""
+        if self.is_primal:
+            return self._solve_primal(documents, signs, weights, factors)
         no_singletons = np.zeros(len(signs), np.float32)
         squares = compute_squared_norms(documents.indptr, documents.data)
         arrays = (*documents[:3], no_singletons, squares, len(documents.columns), 0)
         return self._descend(arrays, signs, weights, factors)
 
+    def solve_rows(
+        self, X: csr_array, rows: np.ndarray, signs: np.ndarray, n_labels: int, weights: np.ndarray | None = None
+    ) -> LinearWeights:
+        """Return the weights of one block of labels over the documents `rows` of X."""
+        documents = compact(X, rows)
+        W, progress = self.solve_with_progress(
+            documents, signs[:, :n_labels], None if weights is None else weights[rows]
+        )
+        return LinearWeights(documents.columns, W, n_labels, convergence=describe_progress(progress, n_labels))
+
     def solve_node(
         self, documents: NodeDocuments, signs: np.ndarray, n_labels: int, weights: np.ndarray | None = None
     ) -> LinearWeights:
         """Return the weights of one block of labels over the documents of a node."""
-        W = self._descend(documents[:7], signs, weights)
-        return LinearWeights(documents.columns, W, n_labels, documents.weight_rows)
+        W, progress = self._descend(documents[:7], signs, weights)
+        convergence = describe_progress(progress, n_labels)
+        return LinearWeights(documents.columns, W, n_labels, documents.weight_rows, convergence)
 
     def _descend(
         self, documents: tuple, signs: np.ndarray, weights: np.ndarray | None, factors: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Return the weights with the biases as the last row. `documents` are the fields of NodeDocuments up to
-        n_singletons, in the order of the kernels' arguments."""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the weights with the biases as the last row, and the result of `write_progress`. `documents` are the
+        fields of NodeDocuments up to n_singletons, in the order of the kernels' arguments."""
         n_rows, n_labels = signs.shape
-        bias = np.empty(n_labels, np.float32)
+        bias, progress = np.empty(n_labels, np.float32), np.zeros(2, np.float32)
         initialise_bias(signs, weights, bias)
         loss = self.loss == "logistic", np.float32(self.C), weights
         penalty = np.float32(self.penalty) if self.penalty else None
@@ -141,20 +193,32 @@ class Solver:
         length = choose_run_length(n_rows, n_labels)
         order = length, np.arange(-(-n_rows // length)), seed_state(self.seed)
         if n_labels == 2 and factors is None and penalty is None:
-            W = descend_pair(*documents, signs, *loss, *limits, *order, bias)
+            W = descend_pair(*documents, signs, *loss, *limits, *order, bias, progress)
         else:
             W = None
             for _ in range(self.steps):
-                W = descend_block(*documents, signs, *loss, factors, penalty, W, *limits, *order, bias)
+                W = descend_block(*documents, signs, *loss, factors, penalty, W, *limits, *order, bias, progress)
                 shrink_weights(W, penalty)
         W[-1] = bias
-        return W
+        return W, progress
 
     def pass_limit(self, n_values: int, n_labels: int) -> int:
         """Return the maximum number of passes: max_passes if they are cheap, fewer for nodes with much data."""
         n_cheap_passes = self.cheap_visits // (n_values * (n_labels + VALUE_READ_COST) + 1)
         min_passes = MIN_PAIR_PASSES if n_labels == 2 else MIN_PASSES
         return min(self.max_passes, max(min_passes, min_passes * self.max_passes // 20, n_cheap_passes))
+
+
+def describe_progress(progress: np.ndarray, n_labels: int) -> Convergence:
+    """Return the convergence of a block of labels from the result of `write_progress`."""
+    return Convergence(n_labels, n_labels if progress[1] > MAX_FINAL_CHANGE else 0, int(progress[0]))
+
+
+def report_convergence(parts: Iterable[Convergence], run: Run) -> None:
+    """Notify the callbacks of the passes of a training."""
+    convergence = merge_convergence(parts)
+    if convergence.n_classifiers:  # 0 if all pieces come from a checkpoint
+        run.notify(convergence)
 
 
 @dataclass(frozen=True)
@@ -165,6 +229,7 @@ class LinearWeights:
     W: np.ndarray  # (n + 1, n_labels) float32; columns beyond n_labels are padding
     n_labels: int
     rows: WeightRows | None = None  # row of W of each feature; by default in order
+    convergence: Convergence = field(default_factory=Convergence)
 
 
 def padded_width(n_labels: int) -> int:

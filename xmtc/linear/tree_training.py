@@ -13,8 +13,10 @@ from functools import partial
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
+from threadpoolctl import threadpool_limits
 
 from xmtc.core.dataset import Dataset
+from xmtc.core.events import Convergence, merge_convergence
 from xmtc.core.memory import trim_heap
 from xmtc.core.run import Run
 from xmtc.core.sparse import take_rows
@@ -40,7 +42,12 @@ from xmtc.linear.packing import (
     prune_weights,
 )
 from xmtc.linear.small_nodes import pack_batched_weights, split_weights, train_small_nodes
-from xmtc.linear.solver import Solver, make_random_order
+from xmtc.linear.solver import (
+    Solver,
+    describe_progress,
+    make_random_order,
+    report_convergence,
+)
 from xmtc.linear.tree import LinearTree
 
 CERTAIN_MARGINS = {"squared_hinge": 1.0, "logistic": 30.0}  # margins with probability 1
@@ -67,10 +74,11 @@ class TreeTrainer:
         trim_heap()  # releases the memory in which the trees were built
         data = shuffle_documents(data, self.solver.seed, run)
         trained = self._load_trees(len(trees), run)
-        if self.should_match_negatives:
-            self._train_matcher_aware(data, trees, trained, run)
-        else:
-            self._train_teacher_forcing(data, trees, trained, run)
+        reports: list[Convergence] = []
+        train = self._train_matcher_aware if self.should_match_negatives else self._train_teacher_forcing
+        with threadpool_limits(1, "blas"):  # the nodes run in parallel, and BLAS threads would change the rounding
+            train(data, trees, trained, reports, run)
+        report_convergence(reports, run)
         return self._make_model(data, data.n_labels, tuple(trained[number] for number in range(len(trees))))
 
     def _load_trees(self, n_trees: int, run: Run) -> dict[int, LinearTree]:
@@ -85,14 +93,19 @@ class TreeTrainer:
         return make_constant_weights(1, CERTAIN_MARGINS[self.solver.loss])
 
     def _train_teacher_forcing(
-        self, data: Dataset, trees: list[LabelTree], trained: dict[int, LinearTree], run: Run
+        self,
+        data: Dataset,
+        trees: list[LabelTree],
+        trained: dict[int, LinearTree],
+        reports: list[Convergence],
+        run: Run,
     ) -> None:
         """Add the missing trees to `trained`. The nodes of all trees are one stream of work, so that threads do not
         wait at the end of each tree."""
         missing = [number for number in range(len(trees)) if number not in trained]
         blocks = [block for number in missing for block in make_tree_blocks(trees[number], data.Y, number)]
         builders: dict[int, TreeBuilder] = {}
-        for number, node, weights in self._train_nodes(data, blocks, run):
+        for number, node, weights in self._train_nodes(data, blocks, reports, run):
             if number not in builders:
                 builders[number] = TreeBuilder(trees[number], self._single_child_weights(), run.workdir)
             builders[number].add_node(node, weights)
@@ -105,15 +118,22 @@ class TreeTrainer:
                 run.checkpoint.save_piece(f"tree-{number}", vars(trained[number]))
 
     def _train_matcher_aware(
-        self, data: Dataset, trees: list[LabelTree], trained: dict[int, LinearTree], run: Run
+        self,
+        data: Dataset,
+        trees: list[LabelTree],
+        trained: dict[int, LinearTree],
+        reports: list[Convergence],
+        run: Run,
     ) -> None:
         """Add the missing trees to `trained`, one after the other."""
         for number, tree in enumerate(trees):
             if number not in trained:
-                trained[number] = self._train_matcher_aware_tree(data, tree, run)
+                trained[number] = self._train_matcher_aware_tree(data, tree, reports, run)
                 run.checkpoint.save_piece(f"tree-{number}", vars(trained[number]))
 
-    def _train_matcher_aware_tree(self, data: Dataset, tree: LabelTree, run: Run) -> LinearTree:
+    def _train_matcher_aware_tree(
+        self, data: Dataset, tree: LabelTree, reports: list[Convergence], run: Run
+    ) -> LinearTree:
         """Train level by level: the predictions of the levels so far add documents to the nodes of the next."""
         nodes: dict[int, TrainedNode] = {}
         reaching, first_node = csr_array(np.ones((data.n_docs, 1), np.float32)), 0
@@ -123,7 +143,7 @@ class TreeTrainer:
             blocks = make_level_blocks(
                 level, csc_array(members), csc_array(reaching), chunks, is_last, first_node=first_node
             )
-            nodes |= {node: weights for _, node, weights in self._train_nodes(data, blocks, run)}
+            nodes |= {node: weights for _, node, weights in self._train_nodes(data, blocks, reports, run)}
             first_node += level.shape[0]
             if not is_last:
                 upper_tree = assemble_tree(LabelTree(tree.levels[:depth]), nodes, self._single_child_weights())
@@ -133,9 +153,10 @@ class TreeTrainer:
         return assemble_tree(tree, nodes, self._single_child_weights(), run.workdir)
 
     def _train_nodes(
-        self, data: Dataset, blocks: Iterable[TrainingBlock], run: Run
+        self, data: Dataset, blocks: Iterable[TrainingBlock], reports: list[Convergence], run: Run
     ) -> Iterator[tuple[int, int, TrainedNode]]:
-        """Train blocks in parallel. Yield (tree, node, weights) as soon as all blocks of a node are trained."""
+        """Train blocks in parallel. Yield (tree, node, weights) as soon as all blocks of a node are trained, and append
+        the convergence of the blocks to `reports`."""
         blocks = split_large_blocks(list(blocks))
         total = sum_costs(blocks)
         groups = list(group_small_blocks(sorted(blocks, key=lambda block: block.sort_key(total)), data.n_docs))
@@ -149,7 +170,8 @@ class TreeTrainer:
         )
         n_blocks = Counter((block.tree, block.node) for block in blocks)
         parts: dict[tuple[int, int], list[tuple[int, TrainedNode]]] = defaultdict(list)
-        for group, group_weights in zip(groups, results, strict=True):
+        for group, (group_weights, convergence) in zip(groups, results, strict=True):
+            reports.append(convergence)
             for block, weights in zip(group, group_weights, strict=True):
                 node = block.tree, block.node
                 parts[node].append((block.first_child, weights))
@@ -158,21 +180,30 @@ class TreeTrainer:
 
     def _train_group(
         self, data: Dataset, all_documents: NodeDocuments, blocks: list[TrainingBlock]
-    ) -> list[TrainedNode]:
+    ) -> tuple[list[TrainedNode], Convergence]:
         """Train one large block, or several small ones in one call; return the weights of each."""
-        if not blocks[0].is_small(data.n_docs):
-            return [self._train_block(data, all_documents, blocks[0])]
+        if self.solver.is_primal or not blocks[0].is_small(data.n_docs):
+            results = [self._train_block(data, all_documents, block) for block in blocks]
+            return [node for node, _ in results], merge_convergence(convergence for _, convergence in results)
         batch = train_small_nodes(self.solver, data.X, all_documents.squares, data.weights, blocks, self.min_weight)
         widths = [len(block.children) for block in blocks]
-        return [*(pack_batched_weights if blocks[0].is_leaf else split_weights)(batch, widths)]
+        convergence = merge_convergence(map(describe_progress, batch.progress, widths))
+        return [*(pack_batched_weights if blocks[0].is_leaf else split_weights)(batch, widths)], convergence
 
-    def _train_block(self, data: Dataset, all_documents: NodeDocuments, block: TrainingBlock) -> TrainedNode:
-        has_all_documents = len(block.rows) == data.n_docs
-        documents = all_documents if has_all_documents else gather_documents(data.X, block.rows, all_documents.squares)
-        doc_weights = None if data.weights is None else data.weights[block.rows]
-        dense = self.solver.solve_node(documents, block.signs(), len(block.children), doc_weights)
+    def _train_block(
+        self, data: Dataset, all_documents: NodeDocuments, block: TrainingBlock
+    ) -> tuple[TrainedNode, Convergence]:
+        has_all_documents, n_children = len(block.rows) == data.n_docs, len(block.children)
+        if self.solver.is_primal:
+            dense = self.solver.solve_rows(data.X, block.rows, block.signs(), n_children, data.weights)
+        else:
+            documents = (
+                all_documents if has_all_documents else gather_documents(data.X, block.rows, all_documents.squares)
+            )
+            doc_weights = None if data.weights is None else data.weights[block.rows]
+            dense = self.solver.solve_node(documents, block.signs(), n_children, doc_weights)
         pruned = prune_weights(dense, self.min_weight)
-        return pack_weights(pruned) if block.is_leaf else pruned
+        return pack_weights(pruned) if block.is_leaf else pruned, dense.convergence
 
 
 def shuffle_documents(data: Dataset, seed: int, run: Run) -> Dataset:

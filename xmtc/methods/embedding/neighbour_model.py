@@ -17,7 +17,7 @@ from xmtc.core.method import Explanation, Model
 from xmtc.core.numba_support import fast_kernel, kernel
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
-from xmtc.linear.search import insert_ranked
+from xmtc.linear.search import add_ranked, sort_ranked
 from xmtc.methods.embedding.neighbours import NO_NEIGHBOUR, build_index, search_approximate, search_exact
 from xmtc.storage.form import Form, array
 
@@ -287,5 +287,6 @@ def rank_by_neighbour_votes(neighbours, votes, label_ends, labels, totals, seen,
                     totals[label] += votes[doc, i]
         for i in range(n_seen):
             label = np.int64(seen[i])
-            n_top = insert_ranked(totals[label] / all_votes, label, scores[doc], top[doc], n_top)
+            n_top = add_ranked(totals[label] / all_votes, label, scores[doc], top[doc], n_top)
             totals[label] = 0
+        sort_ranked(scores[doc], top[doc], n_top)

@@ -17,10 +17,17 @@ FLOAT32_EPSNEG = float(np.finfo(np.float32).epsneg)  # distance from 1 to the ne
 
 def combine_predictions(predictions: list[Predictions], rule: str, n_labels: int, k: int) -> Predictions:
     """Return the k best labels of each document by all models' predictions; ties are broken by label number."""
-    labels, scores = np.hstack([part.labels for part in predictions]), np.hstack([part.scores for part in predictions])
     with np.errstate(divide="ignore"):  # scores of 0 and 1 give infinite logarithms, which is correct here
         if rule == MEAN:
-            return Predictions.from_valid_arrays(*rank_by_mean(labels, np.log(scores), n_labels, k, len(predictions)))
+            width = max(part.k for part in predictions)
+            padded = [part.pad(width) for part in predictions]
+            labels, scores = (
+                np.stack([part.labels for part in padded], 1),
+                np.stack([part.scores for part in padded], 1),
+            )
+            return Predictions.from_valid_arrays(*rank_by_mean(labels, np.log(scores), n_labels, k))
+        labels = np.hstack([part.labels for part in predictions])
+        scores = np.hstack([part.scores for part in predictions])
         # log(−log(1 − P)): the sum over models of −log(1 − P) tells labels apart even if P is nearly 1
         evidence = np.log(-np.log1p(-np.minimum(scores, 1)))
     best, total = rank_with_tie_breaking(labels, evidence, scores, n_labels, k)

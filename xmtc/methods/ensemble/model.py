@@ -9,12 +9,13 @@ import numpy as np
 from xmtc.core.dataset import Dataset
 from xmtc.core.method import Explanation, MemberExplanation, Model
 from xmtc.core.predictions import NO_LABEL, Predictions
+from xmtc.core.ranking_steps import list_steps, rank_in_steps
 from xmtc.core.run import Run
 from xmtc.features import sort_views
 from xmtc.methods.ensemble.combination_rules import FLOAT32_EPSNEG, MEAN, RULES, combine_predictions
 from xmtc.storage.form import array
 
-MIN_MEMBER_LABELS = 100  # minimum number of predictions per member, as in the authors' code of AttentionXML
+MIN_MEMBER_LABELS = 100  # predictions per member up to k=100, as in the authors' code of AttentionXML
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +30,14 @@ class CombinedModel(Model):
     models: tuple[Model, ...]
 
     def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
-        n_predictions = max(k, MIN_MEMBER_LABELS)
-        predictions = [model.predict(data.keep_views(model.views), n_predictions, run) for model in self.models]
-        return combine_predictions(predictions, self.rule, self.n_labels, min(k, self.n_labels))
+        k = min(k, self.n_labels)
+        steps = list_steps(k, MIN_MEMBER_LABELS)
+        predictions = [model.predict(data.keep_views(model.views), steps[-1], run) for model in self.models]
+
+        def rank(step: int, n: int) -> Predictions:
+            return combine_predictions([part.keep_best(step) for part in predictions], self.rule, self.n_labels, n)
+
+        return rank_in_steps(rank, steps, k)
 
     def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return the explanations by the members that predict the label, each with its share of the combined score."""

@@ -10,7 +10,7 @@ import numpy as np
 from xmtc.core.array_validation import is_ascending, is_offset_array
 from xmtc.core.numba_support import fast_kernel, kernel
 from xmtc.core.predictions import NO_LABEL
-from xmtc.linear.search import insert_ranked
+from xmtc.linear.search import add_ranked, sort_ranked
 from xmtc.methods.instance_tree.tree_growth import LEAF
 from xmtc.storage.form import Form, array
 
@@ -165,8 +165,9 @@ def rank_by_leaf_votes(leaves, ends, items, values, totals, seen, labels, scores
         n, n_top = add_votes(leaves[doc], ends, items, values, totals, seen), np.int64(0)
         for i in range(n):
             label = np.int64(seen[i])
-            n_top = insert_ranked(min(totals[label] / n_trees, np.float32(1)), label, scores[doc], labels[doc], n_top)
+            n_top = add_ranked(min(totals[label] / n_trees, np.float32(1)), label, scores[doc], labels[doc], n_top)
             totals[label] = 0
+        sort_ranked(scores[doc], labels[doc], n_top)
         for i in range(n_top, labels.shape[1]):
             labels[doc, i], scores[doc, i] = NO_LABEL, 0
 

@@ -15,7 +15,7 @@ from xmtc.core.numba_support import kernel
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.core.sparse import normalise_rows, to_kernel_arrays
-from xmtc.linear.search import insert_ranked
+from xmtc.linear.search import add_ranked, sort_ranked
 from xmtc.methods.instance_tree.forest import Forest, add_votes, compute_label_shares, rank_by_leaf_votes
 from xmtc.storage.form import array
 
@@ -165,8 +165,9 @@ def rerank_by_centroids(
             log_forest_score = np.log(min(totals[label] / n_trees, np.float32(1)))
             log_centroid_score = log_tail_score(square + squares[label] - 2 * dots[label], gamma)
             score = np.float32(np.exp(alpha * log_forest_score + (1 - alpha) * log_centroid_score))
-            n_top = insert_ranked(score, label, scores[doc], labels[doc], n_top)
+            n_top = add_ranked(score, label, scores[doc], labels[doc], n_top)
             totals[label] = 0
+        sort_ranked(scores[doc], labels[doc], n_top)
         for i in range(len(dots)):
             dots[i] = 0
         for i in range(n_top, labels.shape[1]):

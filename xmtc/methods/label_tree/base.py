@@ -97,6 +97,7 @@ class LinearLabelTrees(Method):
         """Train the linear classifiers of all nodes."""
         solver = Solver(self.loss, self.C, self.eps, self.max_passes, self.seed, cheap_visits=CHEAP_TREE_NODE_VISITS)
         solver.check_feature_scale(data.X, data.weights)
+        solver = solver.for_features(data.X)
         min_weight = self.min_weight * data.bag.weight_scale
         trainer = TreeTrainer(
             solver, self.link, min_weight=min_weight, beam=self.beam, should_match_negatives=self.match_negatives

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
+from threadpoolctl import threadpool_limits
 
 from xmtc.core.dataset import Dataset
+from xmtc.core.events import Convergence
 from xmtc.core.method import Method
 from xmtc.core.run import Run
 from xmtc.linear.model import EXHAUSTIVE_BEAM, TreeModel
@@ -26,7 +28,7 @@ from xmtc.linear.packing import (
     make_constant_weights,
     pack_tree,
 )
-from xmtc.linear.solver import MAX_BLOCK_LABELS
+from xmtc.linear.solver import MAX_BLOCK_LABELS, report_convergence
 from xmtc.linear.tree import SAME_CHUNK, LinearTree
 from xmtc.linear.tree_training import CERTAIN_MARGINS
 from xmtc.methods.checkpointing import claim_checkpoint
@@ -34,7 +36,7 @@ from xmtc.methods.checkpointing import claim_checkpoint
 MAX_NARROW_LABELS = 1024  # number of labels at the end that are trained in narrow blocks
 NARROW_BLOCK_LABELS = 48  # per label as fast as blocks of 64, and a fifth slower than blocks of 128
 # Arguments: indicator matrix of a block of labels, shape (n_docs, n_block_labels), and the number of its first label.
-BlockTrainer = Callable[[csr_array, int], SparseWeights]
+BlockTrainer = Callable[[csr_array, int], tuple[SparseWeights, Convergence]]
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,13 @@ class OneVsAll(Method):
         blocks = split_label_blocks(data.n_labels)
 
         def train(block: slice) -> dict[str, np.ndarray]:
-            return vars(train_block(csr_array(label_columns[:, block]), block.start))
+            weights, convergence = train_block(csr_array(label_columns[:, block]), block.start)
+            return vars(weights) | {"convergence": np.array(astuple(convergence), np.int64)}
 
-        parts = run.map_with_checkpoint(train, blocks, lambda block: f"labels-{block.start}", "training")
-        return build_flat_model(data, [SparseWeights(**part) for part in parts])
+        with threadpool_limits(1, "blas"):  # the blocks run in parallel, and BLAS threads would change the rounding
+            pieces = list(run.map_with_checkpoint(train, blocks, lambda block: f"labels-{block.start}", "training"))
+        report_convergence((Convergence(*map(int, piece.pop("convergence", ()))) for piece in pieces), run)
+        return build_flat_model(data, [SparseWeights(**piece) for piece in pieces])
 
 
 def split_label_blocks(n_labels: int) -> list[slice]:

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.core.dataset import Dataset
+from xmtc.core.events import Convergence
 from xmtc.core.hyperparameters import param
 from xmtc.linear.packing import SparseWeights, prune_weights
 from xmtc.linear.solver import Solver, make_random_order
@@ -64,11 +65,13 @@ class DiSMEC(OneVsAll):
     def build_block_trainer(self, data: Dataset) -> BlockTrainer:
         solver = Solver(C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed)
         solver.check_feature_scale(data.X, data.weights)
+        solver = solver.for_features(data.X)
         order = make_random_order(data.n_docs, self.seed)
         data = data.select_rows(order)
         rows = np.arange(data.n_docs)
 
-        def train(positives: csr_array, first: int) -> SparseWeights:
-            return prune_weights(solver.fit(data.X, rows, positives[order], data.weights), self.min_weight)
+        def train(positives: csr_array, first: int) -> tuple[SparseWeights, Convergence]:
+            dense = solver.fit(data.X, rows, positives[order], data.weights)
+            return prune_weights(dense, self.min_weight), dense.convergence
 
         return train

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from scipy.sparse import csr_array
 
 from xmtc.core.dataset import Dataset
+from xmtc.core.events import Convergence
 from xmtc.core.hyperparameters import param
 from xmtc.linear.active_set import ActiveSetSolver, RowColumnDocuments
 from xmtc.linear.packing import SparseWeights
@@ -77,7 +78,7 @@ class PPDSparse(OneVsAll):
         solver = ActiveSetSolver(self.penalty, self.eps, self.max_rounds, self.seed)
         documents = RowColumnDocuments.from_matrix(data.X, self.C, data.weights)
 
-        def train(positives: csr_array, first: int) -> SparseWeights:
-            return solver.fit(documents, positives, first, self.min_weight)
+        def train(positives: csr_array, first: int) -> tuple[SparseWeights, Convergence]:
+            return solver.fit(documents, positives, first, self.min_weight), Convergence()
 
         return train

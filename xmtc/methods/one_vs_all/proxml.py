@@ -19,6 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.core.dataset import Dataset
+from xmtc.core.events import Convergence
 from xmtc.core.hyperparameters import param
 from xmtc.labels.propensity import Propensity
 from xmtc.linear.packing import SparseWeights, prune_weights
@@ -78,9 +79,10 @@ class ProXML(OneVsAll):
         data = data.select_rows(order)
         rows, inverse_propensities = np.arange(data.n_docs), self.inverse_propensities(data)
 
-        def train(positives: csr_array, first: int) -> SparseWeights:
+        def train(positives: csr_array, first: int) -> tuple[SparseWeights, Convergence]:
             factors = inverse_propensities[first : first + positives.shape[1]]
-            return prune_weights(solver.fit(data.X, rows, positives[order], data.weights, factors), self.min_weight)
+            dense = solver.fit(data.X, rows, positives[order], data.weights, factors)
+            return prune_weights(dense, self.min_weight), dense.convergence
 
         return train
 
