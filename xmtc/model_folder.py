@@ -71,7 +71,7 @@ class ReadingDescription(TypedDict):
 class TargetDescription(TypedDict):
     """Form of the labels that a Classifier was trained on, in which it returns labels."""
 
-    kind: Literal["lists", "column", "array", "sparse", "frame"]
+    kind: Literal["lists", "column", "vector", "array", "sparse", "frame"]
     numbers: bool
 
 
@@ -113,6 +113,7 @@ class About(TypedDict):
     scores: NotRequired[ScoresDescription]
     reading: NotRequired[ReadingDescription]
     target: NotRequired[TargetDescription]
+    feature_names: NotRequired[list[str]]  # of the columns, if they had names
     vocabulary: NotRequired[VocabularyDescription]
     filter: NotRequired[LabelFilter]
     decision: NotRequired[DecisionRule]
