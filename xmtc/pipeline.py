@@ -20,7 +20,7 @@ from xmtc.core.array_validation import NUMERIC_KINDS, as_document_weights
 from xmtc.core.dataset import Bag, Dataset, LabelNames, Tokens
 from xmtc.core.method import LabelName, Method
 from xmtc.core.registry import find_package
-from xmtc.core.run import Run
+from xmtc.core.run import Run, check_run
 from xmtc.data.batch import DocumentBatch
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
@@ -125,6 +125,7 @@ class Pipeline:
         -------
         Tagger
         """
+        check_run(run)
         run, history = run.record_history()
         read_options = documents.read_options if isinstance(documents, Corpus) else {}
         documents, weights = drop_zero_weights(documents, weights)

@@ -346,3 +346,14 @@ def test_commands(tmp_path, cache):
         run("pretrained", "fetch", "nope")
     with pytest.raises(XmtcError, match="precision='fp4'"):
         run("pretrained", "export", "minilm-l6", tmp_path / "again", "--precision", "fp4")
+
+
+@pytest.mark.parametrize("name", ["./minlm", "encoders/minlm", "a/b/c", "no\\such", "minlm/", "~/no-such-encoder"])
+def test_a_name_that_looks_like_a_path_is_not_looked_up_on_the_hub(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("minilm", "encoders/minilm"):
+        (tmp_path / folder).mkdir(parents=True)
+    with pytest.raises(XmtcError, match="there is no such folder") as raised:
+        find_encoder(name)
+    assert ("did you mean" in str(raised.value)) == ("minlm" in name)
+    assert find_encoder("owner/minlm") == "owner/minlm"
