@@ -58,14 +58,14 @@ ROWS = (
     ),
     Row("napkinxc-plt-1", "napkinxc", "plt"),
     Row("libmultilabel-tree-1", "libmultilabel", "tree"),
-    Row("parabel-3", "xmtc", "parabel", {"n_trees": 3}, against="omikuji-parabel-3"),
-    Row("parabel-1", "xmtc", "parabel", {"n_trees": 1}, against="pecos-xr-linear-1"),
+    Row("parabel-3", "xmtc", "parabel", {"preset": "paper"}, against="omikuji-parabel-3"),
+    Row("parabel-1", "xmtc", "parabel", {"preset": "paper", "n_trees": 1}, against="pecos-xr-linear-1"),
     # as PECOS's; a single tree gains from more passes, of which that takes up to 100
     Row(
         "parabel-1-wide",
         "xmtc",
         "parabel",
-        {"n_trees": 1, "arity": 16, "power": 3, "max_passes": 40},
+        {"n_trees": 1, "max_passes": 40},
         against="pecos-xr-linear-1",
     ),
     Row("bonsai-3", "xmtc", "bonsai", {"n_trees": 3}, against="omikuji-bonsai-3"),

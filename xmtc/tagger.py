@@ -19,7 +19,8 @@ from xmtc.core.run import Run
 from xmtc.data.document import Document, as_documents
 from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError, find_similar_names, truncate_text
-from xmtc.explain.highlights import Highlight, compute_word_weights, highlight
+from xmtc.explain.highlights import Highlight, highlight
+from xmtc.explain.word_weights import sum_by_word, weigh_words
 from xmtc.features import FEATURES, FittedViews, view_class
 from xmtc.scores import LabelSelector
 from xmtc.scores.thresholds import fingerprint_model
@@ -381,7 +382,7 @@ class Tagger:
     def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
         """Return the n words with the largest contributions to the score of a label, with these contributions."""
         explanation = self._explain(self._transform_text(text), self._label_number(label))
-        return compute_word_weights(text, self.views[explanation.view], explanation)[:n]
+        return sum_by_word(weigh_words(text, self.views, explanation))[:n]
 
     def highlight(
         self, text: str, *labels: str, k: int = 3, n: int = 20, run: Run = Run(), language: str | None = None
@@ -416,10 +417,19 @@ class Tagger:
         highlights = []
         for number in numbers:
             explanation = self._explain(document, number)
-            view = self.views[explanation.view]
-            result = highlight(text, self.labels[number], scores.get(number), view, explanation, n)
+            result = highlight(
+                text, self.labels[number], scores.get(number), self.views, explanation, n, self._member_names()
+            )
             highlights.append(replace(result, name=self._label_name(number, language)))
         return highlights
+
+    def _member_names(self) -> list[str]:
+        """Return the methods of the members of a combination; the second of the same method is `parabel-2`."""
+        parameters = self.about.get("parameters", {})
+        members = parameters.get("members") or [parameters.get("member")] * parameters.get("n_members", 0)
+        methods = [member.get("method", "member") if isinstance(member, dict) else str(member) for member in members]
+        counts = [methods[: i + 1].count(method) for i, method in enumerate(methods)]
+        return [method if n == 1 else f"{method}-{n}" for method, n in zip(methods, counts, strict=True)]
 
     def _explain(self, document: Dataset, number: int) -> Explanation:
         return require_finite_weights(self.model.explain(document, number))
@@ -507,9 +517,11 @@ def require_finite_scores(predictions: Predictions) -> None:
 
 
 def require_finite_weights(explanation: Explanation) -> Explanation:
-    per_token = 0 if explanation.per_token is None else explanation.per_token
-    if not (np.isfinite(explanation.weights).all() and np.isfinite(per_token).all()):
+    numbers = [explanation.weights, explanation.per_token, explanation.bias]
+    if not all(np.isfinite(values).all() for values in numbers if values is not None):
         raise not_finite_error("explanations")
+    for member in explanation.members:
+        require_finite_weights(member.explanation)
     return explanation
 
 

@@ -1,4 +1,4 @@
-"""Models that were trained apart are made one."""
+"""Tests of combining models that were trained separately."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ TRAIN, TEST = make_planted_corpus(300, seed=1), make_planted_corpus(80, seed=2)
 QUICK = {"max_leaf": 8, "n_trees": 1}
 
 
-def test_it_is_the_consensus_of_the_same_methods():
+def test_combined_models_predict_as_a_consensus_method():
     parts = [Classifier("parabel", **QUICK).fit(*TRAIN), Classifier("dismec").fit(*TRAIN)]
     together = Classifier("consensus", members=("parabel", "dismec"), **{f"parabel.{k}": v for k, v in QUICK.items()})
     together.fit(*TRAIN)
     combined = combine([part.tagger_ for part in parts])
     assert list(combined.views) == ["tfidf"]  # the same view is held once
     assert not any(isinstance(model, RemappedModel) for model in combined.model.models)
-    found, expected = combined.predict(to_documents(TEST[0])), together.rank(TEST[0])
-    np.testing.assert_array_equal(found.labels, expected.labels)
-    np.testing.assert_array_equal(found.scores, expected.scores)
-    said = [tagger.about.pop("scores") for tagger in (combined, together.tagger_)]
-    assert [each["are"] for each in said] == ["raw", "raw"]
+    result, expected = combined.predict(to_documents(TEST[0])), together.rank(TEST[0])
+    np.testing.assert_array_equal(result.labels, expected.labels)
+    np.testing.assert_array_equal(result.scores, expected.scores)
+    scores = [tagger.about.pop("scores") for tagger in (combined, together.tagger_)]
+    assert [each["are"] for each in scores] == ["raw", "raw"]
     assert combined.about | {"calibrate": True} == together.tagger_.about
 
 
 @pytest.mark.parametrize("rule", ["noisy-or", "mean"])
-def test_other_views_and_other_labels_are_kept_apart(rule, tmp_path):
+def test_models_with_different_views_and_labels_are_combined(rule, tmp_path):
     texts, tags = TRAIN
     one = Classifier("parabel", min_df=1, **QUICK).fit(texts[:200], tags[:200]).tagger_
     few = [[label for label in labels if label < planted_label(20)] + ["another"] for labels in tags]
@@ -57,9 +57,9 @@ def test_other_views_and_other_labels_are_kept_apart(rule, tmp_path):
         pairs = {name: (ours.get(name, 0.0), theirs.get(name, 0.0)) for name in ours | theirs}
         join = {"noisy-or": lambda a, b: 1 - (1 - a) * (1 - b), "mean": lambda a, b: (a + b) / 2}[rule]
         by_hand.append({name: join(*pair) for name, pair in pairs.items()})
-    for found, expected in zip(combined.predict_labels(TEST[0], k=5), by_hand, strict=True):
-        assert [tag.score for tag in found] == pytest.approx(sorted(expected.values(), reverse=True)[:5], abs=1e-5)
-        assert all(tag.score == pytest.approx(expected[tag.label], abs=1e-5) for tag in found)
+    for result, expected in zip(combined.predict_labels(TEST[0], k=5), by_hand, strict=True):
+        assert [tag.score for tag in result] == pytest.approx(sorted(expected.values(), reverse=True)[:5], abs=1e-5)
+        assert all(tag.score == pytest.approx(expected[tag.label], abs=1e-5) for tag in result)
 
     combined.save(tmp_path / "both")
     loaded = Tagger.load(tmp_path / "both", verify=True)
@@ -71,7 +71,7 @@ def test_other_views_and_other_labels_are_kept_apart(rule, tmp_path):
     assert loaded.highlight(TEST[0][0], k=2)[0].words
 
 
-def test_views_of_several_kinds_stand_side_by_side(monkeypatch, tmp_path):
+def test_models_with_different_kinds_of_views_are_combined(monkeypatch, tmp_path):
     enter(monkeypatch)
     parts = [Classifier("dismec").fit(*TRAIN).tagger_, Classifier("wordvotes").fit(*TRAIN).tagger_]
     combined = combine([combine(parts), parts[1]])  # and what was combined can be combined
@@ -80,7 +80,7 @@ def test_views_of_several_kinds_stand_side_by_side(monkeypatch, tmp_path):
     assert Tagger.load(tmp_path / "both").predict_labels(TEST[0]) == combined.predict_labels(TEST[0])
 
 
-def test_with_other_documents_scores_become_probabilities():
+def test_calibration_documents_turn_scores_into_probabilities():
     parts = [Classifier("parabel", **QUICK).fit(*TRAIN).tagger_, Classifier("dismec").fit(*TRAIN).tagger_]
     combined = combine(parts, valid=list(to_documents(*TEST)))
     assert isinstance(combined.model, CalibratedModel)
@@ -100,7 +100,7 @@ def test_with_other_documents_scores_become_probabilities():
         ("views.mapping", {"tfidf-2": 7}, "n_labels or views of models.1 differ"),
     ],
 )
-def test_damage_is_found(path, value, phrase, tmp_path):
+def test_damaged_combined_model_is_refused(path, value, phrase, tmp_path):
     one = Classifier("parabel", **QUICK).fit(*TRAIN).tagger_
     other = Classifier("dismec", min_df=3).fit(TRAIN[0], [["a"], ["b"]] * 150).tagger_
     combine([one, other]).save(tmp_path / "both")
@@ -118,14 +118,14 @@ def test_damage_is_found(path, value, phrase, tmp_path):
         Tagger.load(tmp_path / "both").predict_labels(["text"])
 
 
-def test_command(tmp_path):
+def test_command_combines_models(tmp_path):
     for name, n, seed in (("train", 200, 0), ("valid", 60, 1), ("test", 60, 2)):
         (tmp_path / f"{name}.jsonl").write_text(lines_of(n, seed))
     for method in ("parabel", "dismec"):
         assert xmtc("train", tmp_path / "train.jsonl", "-m", method, "-o", tmp_path / method)[0] == 0
     models = (tmp_path / "parabel", tmp_path / "dismec")
-    code, said = xmtc("combine", *models, "-o", tmp_path / "both", "--valid", tmp_path / "valid.jsonl")
-    assert (code, "2 models with 40 labels" in said) == (0, True)
+    code, output = xmtc("combine", *models, "-o", tmp_path / "both", "--valid", tmp_path / "valid.jsonl")
+    assert (code, "2 models with 40 labels" in output) == (0, True)
     assert "P@1" in xmtc("evaluate", tmp_path / "both", tmp_path / "test.jsonl")[1]
     assert json.loads(xmtc("info", tmp_path / "both")[1])["method"] == "consensus"
     assert (

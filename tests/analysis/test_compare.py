@@ -1,4 +1,4 @@
-"""Comparisons: metrics, rankings over corpora, trials of methods, and files."""
+"""Tests of comparisons: metrics, ranks over corpora, trials of methods, and result files."""
 
 import csv
 import io
@@ -47,8 +47,8 @@ OTHER = TrainingStatistics(["b", "c", "z"], [3, 2, 1], 9)  # other labels, in ot
 
 def answers(labels: list[list[int]], trained: TrainingStatistics, seconds: float | None = None) -> SavedPredictions:
     scores = np.linspace(0.9, 0.5, len(labels[0]))[None, :] * np.ones((len(labels), 1))
-    found = Predictions(np.array(labels), np.where(np.array(labels) == NO_LABEL, 0, scores))
-    return SavedPredictions(found, found, trained, seconds)
+    result = Predictions(np.array(labels), np.where(np.array(labels) == NO_LABEL, 0, scores))
+    return SavedPredictions(result, result, trained, seconds)
 
 
 GOOD = answers([[0, 1], [0, 1], [2, 0], [1, 0]], ONE, 0.4)  # a b, a b, c a, b a
@@ -69,7 +69,7 @@ def comparison() -> Comparison:
     return compare_candidates(candidates(), truth, "letters", {"Made on": "paper"})
 
 
-def test_labels_are_told_apart_by_name():
+def test_labels_are_matched_by_name():
     truth = GroundTruth.from_documents(DOCUMENTS, [ONE, OTHER])
     assert truth.names == ["a", "b", "c", "new", "z"]
     assert truth.frequencies.tolist() == [8, 4, 2, 0, 1]
@@ -78,7 +78,7 @@ def test_labels_are_told_apart_by_name():
     assert truth.Y.toarray().astype(int).tolist()[3] == [0, 1, 0, 1, 0]
 
 
-def test_metrics_by_hand(comparison):
+def test_metrics_match_a_worked_example(comparison):
     poor, good, broken = comparison.entries
     assert good.metrics["P@1"].mean == 1
     assert good.metrics["P@3"].mean == pytest.approx((2 + 1 + 1 + 1) / 3 / 4)
@@ -93,27 +93,27 @@ def test_metrics_by_hand(comparison):
     assert poor.cost.predict_ms is None
 
 
-def test_psp_is_what_evaluate_says(comparison):
+def test_psp_equals_the_value_of_evaluate(comparison):
     from xmtc.evaluation import evaluate
 
     truth = GroundTruth.from_documents(DOCUMENTS, [ONE, OTHER])
-    said = evaluate(truth.renumber_predictions(POOR)[0], truth.Y, ["PSP@1", "PSP@3"], truth.frequencies, n_train=10)
-    for name, value in said.items():
+    values = evaluate(truth.renumber_predictions(POOR)[0], truth.Y, ["PSP@1", "PSP@3"], truth.frequencies, n_train=10)
+    for name, value in values.items():
         assert comparison.entries[0].metrics[name].mean == pytest.approx(value)
 
 
-def test_differences_are_paired(comparison):
+def test_confidence_intervals_are_of_paired_differences(comparison):
     poor, good, _ = comparison.entries
     assert good.behind["P@1"] == ConfidenceInterval(0, 0, 0)
-    found = poor.behind["P@1"]
-    assert found.mean == pytest.approx(-1 / 4)
-    # one document of four differs: the mean of four draws of it is between -1 and 0
-    assert (found.low, found.high) == pytest.approx((-0.75, 0))
-    assert not found.excludes_zero
+    result = poor.behind["P@1"]
+    assert result.mean == pytest.approx(-1 / 4)
+    # One of four documents differs, so each bootstrap mean is between -1 and 0.
+    assert (result.low, result.high) == pytest.approx((-0.75, 0))
+    assert not result.excludes_zero
 
 
-def test_overlap_and_disagreements_by_hand(comparison):
-    # of five places: b; b; c; b
+def test_overlap_and_disagreements_match_a_worked_example(comparison):
+    # Top label of the four documents: b, b, c, b.
     assert comparison.overlap["good"]["poor"] == pytest.approx((1 + 1 + 1 + 1) / 5 / 4)
     first = comparison.disagreements[0]
     assert first.id == "d1"  # all share one label: there the one is right and the other not at all
@@ -121,12 +121,12 @@ def test_overlap_and_disagreements_by_hand(comparison):
     assert first.answers == {"poor": ["z", "b"], "good": ["a", "b"]}
 
 
-def test_a_document_without_labels_stays_and_none_at_all_is_refused():
+def test_unlabelled_documents_count_unless_all_are_unlabelled():
     with pytest.raises(XmtcError, match="None of the 2 test documents has a label"):
         GroundTruth.from_documents([Document("1", "x", []), Document("2", "y", [])], [ONE])
 
 
-def test_answers_are_kept_whole(tmp_path):
+def test_stored_predictions_are_complete(tmp_path):
     GOOD.save(tmp_path / "good.npz")
     again = SavedPredictions.load(tmp_path / "good.npz")
     assert again.first.labels.tolist() == GOOD.first.labels.tolist()
@@ -138,7 +138,7 @@ def test_answers_are_kept_whole(tmp_path):
 # Several corpora
 
 
-def made_up(data: str, values: dict[str, list[float] | None]) -> Comparison:
+def make_comparison(data: str, values: dict[str, list[float] | None]) -> Comparison:
     entries = [
         ComparisonEntry(name, failed="no memory")
         if row is None
@@ -152,31 +152,31 @@ def made_up(data: str, values: dict[str, list[float] | None]) -> Comparison:
     return Comparison(data, 10, 3, 20, entries)
 
 
-def test_ranks_over_corpora_by_hand():
+def test_ranks_over_corpora_match_a_worked_example():
     flat = [0.5, 0.5, 0.5, 0.5, 0.5]
-    first = made_up("one", {"a": [0.9] * 5, "b": flat, "c": [0.7, 0.4, 0.4, 0.4, 0.4]})
-    second = made_up("two", {"b": [0.8] * 5, "a": [0.8] * 5, "c": None, "d": flat})
-    found = build_ranking([first, second])
+    first = make_comparison("one", {"a": [0.9] * 5, "b": flat, "c": [0.7, 0.4, 0.4, 0.4, 0.4]})
+    second = make_comparison("two", {"b": [0.8] * 5, "a": [0.8] * 5, "c": None, "d": flat})
+    result = build_ranking([first, second])
     # a: 1 five times, 1.5 five times; b: 3 2 2 2 2 and 1.5; c: 2 3 3 3 3 and, failed, last
-    assert found.methods == ["a", "b", "c"]
-    assert found.average == pytest.approx([1.25, (3 + 8 + 7.5) / 10, (2 + 12 + 15) / 10])
-    assert found.by_metric["P@1"] == pytest.approx([1.25, 2.25, 2.5])
-    assert (found.n_results, found.n_corpora, found.left_out) == (10, 2, ["d"])
-    assert found.failed == {"c": ["two"]}
-    pair = found.pairs[0]
+    assert result.methods == ["a", "b", "c"]
+    assert result.average == pytest.approx([1.25, (3 + 8 + 7.5) / 10, (2 + 12 + 15) / 10])
+    assert result.by_metric["P@1"] == pytest.approx([1.25, 2.25, 2.5])
+    assert (result.n_results, result.n_corpora, result.left_out) == (10, 2, ["d"])
+    assert result.failed == {"c": ["two"]}
+    pair = result.pairs[0]
     assert (pair.one, pair.other, pair.wins, pair.losses) == ("a", "b", 5, 0)
     assert pair.p == pytest.approx(2 / 2**5)  # five differences of one sign
     assert pair.adjusted >= pair.p
-    assert found.critical == pytest.approx(2.343 * np.sqrt(3 * 4 / (6 * 10)), abs=1e-3)  # Demšar's Table 5
-    assert build_ranking([made_up("one", {"a": flat, "b": None})]) is None
+    assert result.critical == pytest.approx(2.343 * np.sqrt(3 * 4 / (6 * 10)), abs=1e-3)  # Demšar's Table 5
+    assert build_ranking([make_comparison("one", {"a": flat, "b": None})]) is None
 
 
-def test_stored_comparisons_come_back_and_are_joined(comparison, tmp_path):
+def test_stored_comparisons_are_loaded_and_joined(comparison, tmp_path):
     path = tmp_path / "one.json"
     path.write_text(as_json([comparison]))
     (again,) = load_comparisons(str(path))
     assert as_json([again]) == path.read_text()
-    more = made_up("letters", {"new": [0.5] * 5})
+    more = make_comparison("letters", {"new": [0.5] * 5})
     with pytest.raises(XmtcError, match="on 4 and on 10 documents"):
         join_comparisons([again, more])
     same = Comparison("letters", 4, 3, 20, more.entries)
@@ -197,11 +197,11 @@ def entry(name: str, seconds: float | None, value: float) -> ComparisonEntry:
     )
 
 
-def test_the_front_holds_what_nothing_as_quick_beats():
+def test_pareto_front_has_the_methods_that_no_faster_one_beats():
     entries = [entry("slow", 100, 0.8), entry("best", 10, 0.9), entry("quick", 1, 0.5), entry("worse", 2, 0.4)]
-    found = make_points([*entries, entry("unknown", None, 1.0)])
-    assert [point.name for point in found] == ["quick", "worse", "best", "slow"]
-    assert [point.name for point in find_pareto_front(found)] == ["quick", "best"]
+    result = make_points([*entries, entry("unknown", None, 1.0)])
+    assert [point.name for point in result] == ["quick", "worse", "best", "slow"]
+    assert [point.name for point in find_pareto_front(result)] == ["quick", "best"]
     assert [
         name for name in ("quick", "worse", "best", "slow") if f">{name}<" not in plot_accuracy_and_cost(entries)
     ] == []
@@ -209,7 +209,7 @@ def test_the_front_holds_what_nothing_as_quick_beats():
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
-def test_methods_that_are_all_right_or_all_wrong_have_a_plot(value):
+def test_plot_of_methods_with_extreme_values(value):
     same = [
         ComparisonEntry(name, {"nDCG@5": ConfidenceInterval(value, value, value)}, cost=Cost(train_s=1.0))
         for name in "ab"
@@ -219,28 +219,28 @@ def test_methods_that_are_all_right_or_all_wrong_have_a_plot(value):
     assert ">b<" in plot
 
 
-def test_names_in_plots_are_plain_text():
+def test_names_in_plots_are_escaped():
     odd = [entry("$x$ <b>", 1, 0.5), entry("名前", 2, 0.6)]
     plot = plot_accuracy_and_cost(odd)
     assert ">$x$ &lt;b&gt;<" in plot
     assert ">名前<" in plot
 
 
-def test_a_page_without_matplotlib_has_no_plots(comparison, monkeypatch):
+def test_page_without_matplotlib_has_no_plots(comparison, monkeypatch):
     monkeypatch.setattr("xmtc.analysis.svg.has_matplotlib", lambda: False)
     text = render_page([comparison])
     assert "<svg" not in text
     assert "Plots are omitted because matplotlib is not installed" in text
 
 
-def test_names_do_not_stand_on_each_other():
+def test_names_in_plots_do_not_overlap():
     assert spread_positions([10, 11, 50], 16, 100) == [10, 26, 50]
     high = spread_positions([90, 91, 92], 16, 100)
     assert high[-1] <= 100
     assert np.diff(high).min() >= 16
 
 
-class Tags(HTMLParser):
+class TagChecker(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.open: list[str] = []
@@ -261,11 +261,11 @@ class Tags(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_pages_are_whole(comparison):
-    other = made_up("<b>other", {"poor": [0.4] * 5, "good": [0.6] * 5, "broken": [0.1] * 5})
+def test_html_pages_are_well_formed(comparison):
+    other = make_comparison("<b>other", {"poor": [0.4] * 5, "good": [0.6] * 5, "broken": [0.1] * 5})
     for shown in ([comparison], [comparison, other]):
         text = render_page(shown)
-        tags = Tags()
+        tags = TagChecker()
         tags.feed(text)
         assert not tags.open
         assert len(set(tags.ids)) == len(tags.ids)
@@ -277,27 +277,27 @@ def test_pages_are_whole(comparison):
     assert "<u>a</u>" in render_page([comparison])
 
 
-def test_markdown_and_rows(comparison):
+def test_markdown_and_csv_output(comparison):
     text = render_markdown([comparison])
     assert text.startswith("<!-- xmtc compare -->")
     assert re.search(r"\| broken \|( – \|)+ training was ended after 3 s \|", text)
-    found = list(csv.DictReader(io.StringIO(render_csv([comparison]))))
-    assert [each["method"] for each in found] == ["poor", "good", "broken"]
-    assert float(found[0]["P@1"]) == 0.75
-    assert float(found[0]["P@1 behind"]) == -0.25
-    assert found[2]["failed"] == "training was ended after 3 s"
+    result = list(csv.DictReader(io.StringIO(render_csv([comparison]))))
+    assert [each["method"] for each in result] == ["poor", "good", "broken"]
+    assert float(result[0]["P@1"]) == 0.75
+    assert float(result[0]["P@1 behind"]) == -0.25
+    assert result[2]["failed"] == "training was ended after 3 s"
 
 
-# Which methods
+# Selection of methods
 
 
-def test_methods_and_their_parameters():
-    found = parse_specs(["parabel", "dismec", "parabel:n_trees=1;max_leaf=5"], ["min_df=1", "dismec.C=2"], "texts")
-    assert [each.name for each in found] == ["parabel", "dismec", "parabel:n_trees=1;max_leaf=5"]
-    assert found[0].as_arguments(3) == ["-m", "parabel", "-p", "min_df=1", "-p", "seed=3"]
-    assert found[1].as_arguments() == ["-m", "dismec", "-p", "min_df=1", "-p", "C=2"]
-    assert found[2].as_arguments() == ["-m", "parabel", "-p", "n_trees=1", "-p", "max_leaf=5", "-p", "min_df=1"]
-    assert found[0].has_free_seed
+def test_method_specs_have_their_parameters():
+    result = parse_specs(["parabel", "dismec", "parabel:n_trees=1;max_leaf=5"], ["min_df=1", "dismec.C=2"], "texts")
+    assert [each.name for each in result] == ["parabel", "dismec", "parabel:n_trees=1;max_leaf=5"]
+    assert result[0].as_arguments(3) == ["-m", "parabel", "-p", "min_df=1", "-p", "seed=3"]
+    assert result[1].as_arguments() == ["-m", "dismec", "-p", "min_df=1", "-p", "C=2"]
+    assert result[2].as_arguments() == ["-m", "parabel", "-p", "n_trees=1", "-p", "max_leaf=5", "-p", "min_df=1"]
+    assert result[0].has_free_seed
     assert not MethodSpec("x", "parabel", (("seed", "4"),)).has_free_seed
     (both,) = parse_specs(["consensus"], ["consensus.members=parabel,dismec", "consensus.parabel.n_trees=1"], "texts")
     assert both.parameters == (("members", "parabel,dismec"), ("parabel.n_trees", "1"))
@@ -305,7 +305,7 @@ def test_methods_and_their_parameters():
 
 
 @pytest.mark.parametrize(
-    ("methods", "parameters", "said"),
+    ("methods", "parameters", "error"),
     [
         (["parable"], [], "Did you mean parabel"),
         (["parabel", "parabel"], [], "parabel is given twice"),
@@ -317,12 +317,12 @@ def test_methods_and_their_parameters():
         (["parabel"], ["parabel.depth=1"], "no parameter 'depth'"),
     ],
 )
-def test_what_cannot_be_compared_is_refused_before_the_work(methods, parameters, said):
-    with pytest.raises(XmtcError, match=re.escape(said)):
+def test_invalid_methods_are_refused_before_training(methods, parameters, error):
+    with pytest.raises(XmtcError, match=re.escape(error)):
         parse_specs(methods, parameters, "texts")
 
 
-def test_what_reads_texts_is_a_row_that_fails_on_features():
+def test_text_method_fails_in_its_own_row_on_features():
     assert parse_specs(["attention_xml", "parabel"], [], "features")
 
 
@@ -334,7 +334,7 @@ def test_names_of_corpora_and_runs():
     assert re.fullmatch(r"[\w.=-]+", make_slug("consensus:members=a;x=/../y"))
 
 
-# As commands
+# Commands
 
 
 @pytest.fixture(scope="module")
@@ -349,7 +349,7 @@ ENDLESS = "epochs=1000000000"
 
 
 @pytest.fixture
-def one_process(monkeypatch):
+def trials_in_this_process(monkeypatch):
     """Run trials in this process; a training with ENDLESS exceeds the time limit."""
 
     def run(request, log, limit=None):
@@ -360,22 +360,22 @@ def one_process(monkeypatch):
     monkeypatch.setattr("xmtc.analysis.trials.run_in_child", run)
 
 
-def said(done) -> str:
+def read_stdout(done) -> str:
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
 
 
-def test_methods_are_compared_and_an_interruption_costs_nothing(corpus, one_process):
-    """One works, one fails, one takes too long; what was finished is not trained again."""
+def test_interrupted_comparison_resumes_without_training_again(corpus, trials_in_this_process):
+    """Compare a method that works, one that fails and one that exceeds the time limit."""
     corpora = ["--train", "train.jsonl", "--test", "test.jsonl"]
     words = ["compare", *corpora, "--seeds", "2", "--time-limit", "12s", "-o", "out.json"]
     methods = ["dismec", "lexical:vocabulary=nowhere.ttl", f"fasttext:{ENDLESS}"]
-    lines = said(invoke(*words, *methods, cwd=corpus)).splitlines()
+    lines = read_stdout(invoke(*words, *methods, cwd=corpus)).splitlines()
     assert lines[0].startswith("dismec ")
     assert "nowhere.ttl" in lines[1] + lines[2]
     assert "was ended after 12 s" in lines[1] + lines[2]
-    (found,) = load_comparisons(str(corpus / "out.json"))
-    dismec = found.entries[0]
+    (result,) = load_comparisons(str(corpus / "out.json"))
+    dismec = result.entries[0]
     assert dismec.n_runs == 2
     assert dismec.cost.train_s > 0
     assert dismec.cost.peak_mb == 50
@@ -386,13 +386,13 @@ def test_methods_are_compared_and_an_interruption_costs_nothing(corpus, one_proc
     before = {name: each for name, each in load_results(kept).items() if name.startswith("dismec")}
     again = invoke(*words, *methods, cwd=corpus)
     assert {name: each for name, each in load_results(kept).items() if name.startswith("dismec")} == before
-    told = again.stderr.decode()
-    assert "dismec, seed 0" not in told
-    assert "fasttext" not in told  # it would take longer than that again
-    assert "lexical" in told  # what failed may work now
+    stderr = again.stderr.decode()
+    assert "dismec, seed 0" not in stderr
+    assert "fasttext" not in stderr  # it would take longer than that again
+    assert "lexical" in stderr  # what failed may work now
 
 
-def test_an_interrupted_run_is_run_again_and_a_changed_file_too(corpus, monkeypatch, tmp_path):
+def test_interrupted_run_and_changed_file_are_run_again(corpus, monkeypatch, tmp_path):
     place = TrialContext("x", (str(corpus / "train.jsonl"),), str(corpus / "test.jsonl"), tmp_path)
     calls: list[str] = []
 
@@ -427,23 +427,23 @@ def test_an_interrupted_run_is_run_again_and_a_changed_file_too(corpus, monkeypa
 
 
 @pytest.mark.parametrize("has_test", [True, False])
-def test_what_is_set_aside_is_told(tmp_path, one_process, has_test):
-    """In the file that is named: what is trained on; beside the other, what is compared on."""
+def test_rejected_lines_are_reported(tmp_path, trials_in_this_process, has_test):
+    """Check that --rejects names the file of the training corpus; the test corpus gets its own."""
     (tmp_path / "train.jsonl").write_text(lines_of(60, seed=0) + "{train\n")
     (tmp_path / "test.jsonl").write_text(lines_of(20, seed=1) + "{test\n")
     words = ["compare", "plt", "--train", "train.jsonl", *(["--test", "test.jsonl"] if has_test else [])]
     done = invoke(*words, "--on-error", "skip", "--rejects", "bad.tsv", "-o", "out.json", cwd=tmp_path)
-    told = done.stderr.decode()
-    assert "1 line of train.jsonl set aside in bad.tsv, the first at line 61" in told
+    stderr = done.stderr.decode()
+    assert "1 line of train.jsonl set aside in bad.tsv, the first at line 61" in stderr
     assert (tmp_path / "bad.tsv").read_text().endswith("\t{train\n")
-    assert ("1 line of test.jsonl set aside in test.jsonl.rejects, the first at line 21" in told) == has_test
+    assert ("1 line of test.jsonl set aside in test.jsonl.rejects, the first at line 21" in stderr) == has_test
 
 
-def test_a_corpus_without_test_documents_is_divided_and_corpora_are_ranked(corpus, one_process):
+def test_corpus_without_test_file_is_split_and_corpora_are_ranked(corpus, trials_in_this_process):
     (corpus / "other.jsonl").write_text(lines_of(100, seed=5))
     words = ["parabel", "dismec", "--train", "train.jsonl", "--train", "other.jsonl"]
     words += ["-p", "min_df=1", "-o", "both.html", "--threads", "1"]
-    lines = said(invoke("compare", *words, cwd=corpus)).splitlines()
+    lines = read_stdout(invoke("compare", *words, cwd=corpus)).splitlines()
     assert lines[0] == f"{corpus.name}:"
     assert lines[3] == "other:"
     text = (corpus / "both.html").read_text()
@@ -455,40 +455,42 @@ def test_a_corpus_without_test_documents_is_divided_and_corpora_are_ranked(corpu
     assert (parts / "test.jsonl.gz").exists()
 
 
-def test_nothing_is_left_where_no_folder_was_named(corpus, one_process, monkeypatch, tmp_path):
+def test_comparison_to_standard_output_leaves_no_files(corpus, trials_in_this_process, monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     words = ["--test", "test.jsonl", "--param", "min_df=1", "-o", "-", "--threads", "1"]
-    assert said(invoke("compare", "dismec", "--train", "train.jsonl", *words, cwd=corpus)).startswith("<!DOCTYPE html>")
+    assert read_stdout(invoke("compare", "dismec", "--train", "train.jsonl", *words, cwd=corpus)).startswith(
+        "<!DOCTYPE html>"
+    )
     assert not list(tmp_path.iterdir())
 
 
-def test_a_corpus_of_which_nothing_can_be_held_out_is_refused(corpus, tmp_path):
-    """Asked again, too, and before another is trained on."""
+def test_corpus_without_documents_to_hold_out_is_refused(corpus, tmp_path):
+    """Check twice that the error comes before any training."""
     lines = (json.dumps({"text": f"word {i}", "labels": [f"l{i}"]}) for i in range(5))
     (tmp_path / "own.jsonl").write_text("\n".join(lines))
     for _ in range(2):
         done = invoke("compare", "plt", "--train", corpus / "train.jsonl", "--train", "own.jsonl", cwd=tmp_path)
         assert done.returncode == 2
-        told = done.stderr.decode()
-        assert told.startswith("xmtc: No document of own.jsonl can be held out")
+        stderr = done.stderr.decode()
+        assert stderr.startswith("xmtc: No document of own.jsonl can be held out")
 
 
-def test_models_are_compared(corpus):
+def test_trained_models_are_compared(corpus):
     for method in ("parabel", "dismec", "plt"):
-        said(invoke("train", "train.jsonl", "-m", method, "-o", method, "-p", "min_df=1", cwd=corpus))
+        read_stdout(invoke("train", "train.jsonl", "-m", method, "-o", method, "-p", "min_df=1", cwd=corpus))
     models = ["parabel", "dismec", "plt"]
-    lines = said(invoke("compare", *models, "--test", "test.jsonl", cwd=corpus)).splitlines()
+    lines = read_stdout(invoke("compare", *models, "--test", "test.jsonl", cwd=corpus)).splitlines()
     assert [line.split()[0] for line in lines] == [*models, "overlap"]
-    shown = json.loads(said(invoke("compare", *models, "--test", "test.jsonl", "--json", cwd=corpus)))
+    shown = json.loads(read_stdout(invoke("compare", *models, "--test", "test.jsonl", "--json", cwd=corpus)))
     assert len(shown["models"]) == 3
     assert list(shown["overlap"]) == [f"top{k}" for k in range(1, 6)]
-    said(invoke("compare", *models, "--test", "test.jsonl", "-o", "models.json", cwd=corpus))
-    (found,) = load_comparisons(str(corpus / "models.json"))
-    for entry, measured in zip(found.entries, shown["models"], strict=True):
+    read_stdout(invoke("compare", *models, "--test", "test.jsonl", "-o", "models.json", cwd=corpus))
+    (result,) = load_comparisons(str(corpus / "models.json"))
+    for entry, measured in zip(result.entries, shown["models"], strict=True):
         assert {name: entry.metrics[name].mean for name in measured} == pytest.approx(measured)
         assert entry.cost.train_s is not None
         assert entry.cost.model_mb > 0
-    said(invoke("compare", "models.json", "-o", "again.md", cwd=corpus))
+    read_stdout(invoke("compare", "models.json", "-o", "again.md", cwd=corpus))
     assert "Difference from the best" in (corpus / "again.md").read_text()
 
 
@@ -511,18 +513,18 @@ def test_models_are_compared(corpus):
         (["parable", "--train", "train.jsonl"], "Did you mean parabel"),
     ],
 )
-def test_what_does_not_go_together_is_said(corpus, words, sentence):
+def test_conflicting_options_are_refused(corpus, words, sentence):
     (corpus / "model").mkdir(exist_ok=True)
     (corpus / "model" / "about.json").write_text("{}")  # by which a model is known; none is opened here
     (corpus / "train.md").write_text("mine")
-    (corpus / "one.json").write_text(as_json([made_up("letters", {"a": [0.5] * 5})]))
+    (corpus / "one.json").write_text(as_json([make_comparison("letters", {"a": [0.5] * 5})]))
     done = invoke("compare", *words, cwd=corpus)
     assert done.returncode == 2
     assert sentence in done.stderr.decode()
     assert (corpus / "train.md").read_text() == "mine"
 
 
-def test_a_file_is_known_to_be_changed_also_in_a_folder_and_by_a_pattern(tmp_path):
+def test_fingerprint_notices_changes_in_folders_and_patterns(tmp_path):
     (tmp_path / "folder").mkdir()
     path = tmp_path / "folder" / "part-1.jsonl"
     path.write_text("one")
@@ -537,7 +539,7 @@ def test_a_file_is_known_to_be_changed_also_in_a_folder_and_by_a_pattern(tmp_pat
     assert fingerprint_files([str(tmp_path / "nowhere")]) == []
 
 
-def test_a_file_that_is_copied_again_is_the_same_and_another_of_its_size_is_not(tmp_path):
+def test_fingerprint_depends_on_content_not_on_date(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     path = folder / "a.jsonl"
@@ -558,7 +560,7 @@ def test_a_file_that_is_copied_again_is_the_same_and_another_of_its_size_is_not(
     assert fingerprint_files([str(folder)]) != before  # names are ids
 
 
-def test_a_file_is_read_once_for_all_runs(tmp_path, monkeypatch):
+def test_fingerprint_reads_a_file_once(tmp_path, monkeypatch):
     path = tmp_path / "a.jsonl"
     path.write_text("one")
     before = fingerprint_files([str(path)])
@@ -567,11 +569,11 @@ def test_a_file_is_read_once_for_all_runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
-def test_a_pipe_is_not_read_to_be_known(tmp_path):
+def test_fingerprint_does_not_read_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     ((path, size, _),) = fingerprint_files([str(tmp_path / "pipe")])
     assert (path, size) == (str(tmp_path / "pipe"), 0)
 
 
-def test_models_of_one_name_are_told_apart():
+def test_models_with_equal_names_get_distinct_names():
     assert make_unique_names(["m", "other/m", "m", "m/"]) == ["m", "other/m", "m (2)", "m (3)"]

@@ -1,4 +1,4 @@
-"""Reports: statistics checked by hand, and the files that show them."""
+"""Tests of reports: statistics checked against worked examples, and output files."""
 
 import csv
 import io
@@ -19,17 +19,17 @@ from xmtc.analysis.report.page import render_page
 from xmtc.analysis.report.tables import Excerpt, NamedReport
 from xmtc.core.predictions import NO_LABEL, Predictions
 
-# four documents, labels 0 to 3 known, 4 not; ranked and given
+# Four documents; labels 0 to 3 occur in training, label 4 does not.
 TRUE = [[1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [0, 1, 0, 0, 1], [1, 0, 0, 1, 0]]
 RANKED = [[0, 1, 2], [0, 3, 2], [3, 0, 1], [2, 3, 0]]
 SCORES = [[0.9, 0.8, 0.1], [0.95, 0.6, 0.4], [0.85, 0.3, 0.2], [0.7, 0.6, 0.5]]
-GIVEN = 0.55
+THRESHOLD = 0.55
 FREQUENCIES, N_TRAIN = np.array([120, 30, 7, 2]), 150
 
 
-def answers() -> tuple[Predictions, Predictions]:
+def make_predictions() -> tuple[Predictions, Predictions]:
     ranked = Predictions(np.array(RANKED), np.array(SCORES))
-    return ranked, ranked.apply_threshold(GIVEN)
+    return ranked, ranked.apply_threshold(THRESHOLD)
 
 
 @pytest.fixture(scope="module")
@@ -37,46 +37,46 @@ def report() -> Report:
     branches = ["first", "first", "second", None, None]
     words = np.array([10, 20, 30, 40])
     return compute_report(
-        *answers(), csr_array(np.array(TRUE)), FREQUENCIES, N_TRAIN, document_lengths=words, branches=branches
+        *make_predictions(), csr_array(np.array(TRUE)), FREQUENCIES, N_TRAIN, document_lengths=words, branches=branches
     )
 
 
-def test_metrics_have_intervals(report):
+def test_metrics_have_confidence_intervals(report):
     assert report.n_docs == 4
     assert report.metrics["P@1"].mean == pytest.approx(2 / 4)
-    for found in report.metrics.values():
-        assert found.low <= found.mean <= found.high
+    for result in report.metrics.values():
+        assert result.low <= result.mean <= result.high
 
 
-def test_what_is_given_by_hand(report):
-    # given: {0, 1}, {0, 3}, {3}, {2, 3}; right: 2, 1, 0, 1 of 2, 2, 2, 2
-    found = report.decided
-    assert found.labels_per_document == pytest.approx(7 / 4)
-    assert found.micro == pytest.approx((4 / 7, 4 / 8, 8 / 15))
-    assert found.by_document == pytest.approx(
+def test_decisions_match_a_worked_example(report):
+    # predicted: {0, 1}, {0, 3}, {3}, {2, 3}; correct: 2, 1, 0, 1 of 2, 2, 2, 2
+    result = report.decided
+    assert result.labels_per_document == pytest.approx(7 / 4)
+    assert result.micro == pytest.approx((4 / 7, 4 / 8, 8 / 15))
+    assert result.by_document == pytest.approx(
         ((1 + 0.5 + 0 + 0.5) / 4, (1 + 0.5 + 0 + 0.5) / 4, (1 + 0.5 + 0 + 0.5) / 4)
     )
-    # labels 0 to 4: right 2 1 0 1 0, given 2 1 1 3 0, true 3 2 1 1 1
-    assert found.macro[2] == pytest.approx((4 / 5 + 2 / 3 + 0 + 2 / 4 + 0) / 5)
+    # labels 0 to 4: correct 2 1 0 1 0, predicted 2 1 1 3 0, true 3 2 1 1 1
+    assert result.macro[2] == pytest.approx((4 / 5 + 2 / 3 + 0 + 2 / 4 + 0) / 5)
 
 
-def test_labels_by_hand(report):
-    found = {each.label_id: each for each in report.labels}
+def test_label_statistics_match_a_worked_example(report):
+    result = {each.label_id: each for each in report.labels}
     assert [each.label_id for each in report.labels][:2] == [0, 1]
-    assert set(found) == {0, 1, 2, 3, 4}
-    zero = found[0]
+    assert set(result) == {0, 1, 2, 3, 4}
+    zero = result[0]
     assert (zero.n_training_documents, zero.support, zero.n_assigned, zero.n_correct) == (120, 3, 2, 2)
     assert (zero.n_missed, zero.n_wrong) == (1, 0)
     assert (zero.precision, zero.recall, zero.f1) == pytest.approx((1, 2 / 3, 4 / 5))
     assert zero.confused_with == ((2, 1),)  # in document 3, where 2 was given and 0 missed
     assert zero.missed_in == (3,)
-    assert found[3].wrongly_in == (1, 2)
-    assert found[1].confused_with == ((3, 1),)
-    assert np.isnan(found[4].precision)
-    assert found[4].recall == 0
+    assert result[3].wrongly_in == (1, 2)
+    assert result[1].confused_with == ((3, 1),)
+    assert np.isnan(result[4].precision)
+    assert result[4].recall == 0
 
 
-def test_bands_by_hand(report):
+def test_frequency_bands_match_a_worked_example(report):
     assert [(band.least, band.most, band.n_labels, band.n_true) for band in report.bands] == [
         (0, 0, 1, 1), (1, 4, 1, 1), (5, 19, 1, 1), (20, 99, 1, 2), (100, 999, 1, 3),
     ]  # fmt: skip
@@ -86,7 +86,7 @@ def test_bands_by_hand(report):
     assert np.isnan(rare.auc)  # too few documents for a curve
 
 
-def test_curves_where_labels_occur_often():
+def test_precision_recall_curves_of_frequent_labels():
     rng = np.random.default_rng(0)
     Y = (rng.random((60, 3)) < 0.4).astype(np.int8)
     scores = (Y * 0.8 + rng.random(Y.shape) * 0.1).astype(np.float32)  # never wrong
@@ -98,14 +98,14 @@ def test_curves_where_labels_occur_often():
     assert report.decided.micro == pytest.approx((1, 1, 1))
 
 
-def test_calibration_by_hand(report):
+def test_calibration_matches_a_worked_example(report):
     # scores 0.9 and 0.95 (both right), 0.85 (wrong), 0.8 (right) …
     top = report.calibration[-1]
     assert (top.score, top.right, top.n) == pytest.approx(((0.9 + 0.95) / 2, 1.0, 2))
     assert sum(each.n for each in report.calibration) == 12
 
 
-def test_lengths_and_branches(report):
+def test_metrics_by_document_length_and_branch(report):
     assert [(each.least, each.most, each.n_docs) for each in report.lengths] == [
         (10, 10, 1), (20, 20, 1), (30, 30, 1), (40, 40, 1),
     ]  # fmt: skip
@@ -116,42 +116,44 @@ def test_lengths_and_branches(report):
     assert (second.name, second.precision) == ("second", 0)
 
 
-def test_documents_of_one_length_are_one_group():
-    found = compute_report(*answers(), csr_array(np.array(TRUE)), FREQUENCIES, N_TRAIN, document_lengths=np.full(4, 7))
-    assert [each.n_docs for each in found.lengths] == [4]
+def test_documents_of_equal_length_form_one_group():
+    result = compute_report(
+        *make_predictions(), csr_array(np.array(TRUE)), FREQUENCIES, N_TRAIN, document_lengths=np.full(4, 7)
+    )
+    assert [each.n_docs for each in result.lengths] == [4]
 
 
-def test_the_surest_of_the_worst_come_first(report):
+def test_worst_documents_are_sorted_by_confidence(report):
     assert report.worst[0] == 2  # its one true known label is third
     assert report.worst.index(3) < report.worst.index(1)
     assert report.unknown == [(4, 1)]
 
 
-def test_without_answers_there_are_still_figures():
+def test_report_without_predicted_labels():
     none = Predictions(np.full((2, 3), NO_LABEL), np.zeros((2, 3)))
-    found = compute_report(none, none, csr_array(np.array([[1, 0], [0, 1]])), np.array([3, 4]), 7)
-    assert found.decided.micro == (0, 0, 0)
-    assert found.calibration == []
-    text = render_page(named(found))
+    result = compute_report(none, none, csr_array(np.array([[1, 0], [0, 1]])), np.array([3, 4]), 7)
+    assert result.decided.micro == (0, 0, 0)
+    assert result.calibration == []
+    text = render_page(make_named_report(result))
     assert "Missed most often" in text
     assert "nan" not in text
 
 
-def named(report: Report) -> NamedReport:
+def make_named_report(report: Report) -> NamedReport:
     names = ["zero", "<b>one</b>", "two | 2", "drei, drei", "unbekannt"]
     excerpts = [Excerpt("doc-2", "A text & more", ["<b>one</b>"], [("drei, drei", 0.85)], ["word"])]
     return NamedReport(report, "Report <1>", {"Model": "m & n"}, names.__getitem__, lambda doc: f"doc-{doc}", excerpts)
 
 
-class Seen(HTMLParser):
+class PageChecker(HTMLParser):
     def __init__(self):
         super().__init__()
         self.open, self.ids, self.links = [], set(), set()
 
     def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        self.ids |= {found["id"]} if "id" in found else set()
-        self.links |= {found["href"]} if "href" in found else set()
+        result = dict(attrs)
+        self.ids |= {result["id"]} if "id" in result else set()
+        self.links |= {result["href"]} if "href" in result else set()
         assert tag not in ("script", "img", "link", "iframe", "object")
         assert not any(name.startswith("on") or str(value).startswith(("http", "//")) for name, value in attrs)
         if tag not in ("meta", "rect", "path", "circle", "polyline"):
@@ -163,9 +165,9 @@ class Seen(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_a_page_is_whole_and_needs_nothing_else(report):
-    text = render_page(named(report))
-    seen = Seen()
+def test_html_page_is_well_formed_and_self_contained(report):
+    text = render_page(make_named_report(report))
+    seen = PageChecker()
     seen.feed(text)
     assert seen.open == []
     assert {link.removeprefix("#") for link in seen.links} <= seen.ids
@@ -176,29 +178,29 @@ def test_a_page_is_whole_and_needs_nothing_else(report):
     assert not re.search(r"\bnan\b", text)
 
 
-def test_a_page_of_many_labels_folds_them(report):
+def test_html_page_of_many_labels_collapses_them(report):
     many = replace(report, labels=report.labels * 10)
-    assert "<summary>50 rows</summary>" in render_page(named(many))
+    assert "<summary>50 rows</summary>" in render_page(make_named_report(many))
 
 
-def test_markdown_json_and_rows(report):
-    text = render_markdown(named(report))
+def test_markdown_json_and_csv_output(report):
+    text = render_markdown(make_named_report(report))
     assert text.startswith("<!-- xmtc report -->\n\n# Report &lt;1>\n")
     assert "| two \\| 2 |" in text
     assert "| P@1 | 50.0 |" in text
-    found = json.loads(as_json(named(report)))
-    assert found["metrics"]["P@1"]["mean"] == 0.5
-    assert found["labels"][0]["label"] == "zero"
-    assert found["labels"][0]["given_in_its_place"] == [["two | 2", 1]]
-    assert found["bands"][0]["auc"] is None
-    rows = list(csv.DictReader(io.StringIO(render_label_csv(named(report)))))
+    result = json.loads(as_json(make_named_report(report)))
+    assert result["metrics"]["P@1"]["mean"] == 0.5
+    assert result["labels"][0]["label"] == "zero"
+    assert result["labels"][0]["given_in_its_place"] == [["two | 2", 1]]
+    assert result["bands"][0]["auc"] is None
+    rows = list(csv.DictReader(io.StringIO(render_label_csv(make_named_report(report)))))
     assert len(rows) == 5
     assert rows[0]["label"] == "zero"
     assert rows[3]["label"] in ("two | 2", "drei, drei", "unbekannt")
     assert float(rows[0]["recall"]) == pytest.approx(2 / 3, abs=1e-6)
 
 
-# through the command
+# Command
 
 
 @pytest.fixture(scope="module")
@@ -218,24 +220,24 @@ def place(tmp_path_factory):
     return folder
 
 
-def test_the_command_writes_every_form(place):
+def test_command_writes_every_format(place):
     for name in ("report.html", "report.md", "report.json", "report.csv"):
         done = xmtc("report", "model", "test.jsonl", "-o", name, cwd=place)
         assert done.returncode == 0, done.stderr
         assert f"{name} written." in done.stderr.decode()
         done = xmtc("report", "model", "test.jsonl", "-o", name, "-q", cwd=place)  # one of ours may be replaced
         assert done.returncode == 0, done.stderr
-    found = json.loads((place / "report.json").read_text())
-    assert found["documents"] == 60
-    assert found["metrics"]["P@1"]["mean"] > 0.8
-    assert found["unknown"] == [["new", 3]]
+    result = json.loads((place / "report.json").read_text())
+    assert result["documents"] == 60
+    assert result["metrics"]["P@1"]["mean"] > 0.8
+    assert result["unknown"] == [["new", 3]]
     expected = json.loads(xmtc("evaluate", "model", "test.jsonl", "P@1", "--json", "-q", cwd=place).stdout)["P@1"]
-    assert found["metrics"]["P@1"]["mean"] == pytest.approx(expected)
-    assert found["worst"][0]["words"]
-    assert len(list(csv.DictReader((place / "report.csv").open()))) == len(found["labels"])
+    assert result["metrics"]["P@1"]["mean"] == pytest.approx(expected)
+    assert result["worst"][0]["words"]
+    assert len(list(csv.DictReader((place / "report.csv").open()))) == len(result["labels"])
 
 
-def test_as_many_labels_are_given_as_in_training_unless_a_threshold_says_otherwise(place):
+def test_number_of_labels_is_as_in_training_without_a_threshold(place):
     assert xmtc("report", "model", "test.jsonl", "-o", "a.json", "-q", cwd=place).returncode == 0
     usual = json.loads((place / "a.json").read_text())["decided"]["tags"]
     lines = [json.loads(line) for line in (place / "train.jsonl").read_text().splitlines()]
@@ -244,29 +246,31 @@ def test_as_many_labels_are_given_as_in_training_unless_a_threshold_says_otherwi
     assert json.loads((place / "b.json").read_text())["decided"]["tags"] == 0
 
 
-def test_figures_of_each_label_by_hand():
+def test_metrics_per_label_match_a_worked_example():
     from xmtc.analysis.report.files import iter_label_records
 
-    class Known:  # as much of a Tagger as is asked
+    class KnownLabels:  # as much of a Tagger as is asked
         labels = type("Labels", (list,), {"words": lambda self: list(self)})(["a", "b", "c", "d"])
         frequencies, concepts = FREQUENCIES, None
 
-    _, given = answers()
-    found = {each["label"]: each for each in iter_label_records(Known(), given, csr_array(np.array(TRUE)), ["new"])}
-    assert list(found) == ["a", "b", "c", "d", "new"]
-    # a is given twice and right, and missed once, where c and d were given; d is given three times and right once
+    _, given = make_predictions()
+    result = {
+        each["label"]: each for each in iter_label_records(KnownLabels(), given, csr_array(np.array(TRUE)), ["new"])
+    }
+    assert list(result) == ["a", "b", "c", "d", "new"]
+    # a: predicted twice, correct twice, missed once (c and d were predicted); d: predicted three times, correct once
     expected = {"training_documents": 120, "support": 3, "given": 2, "right": 2, "precision": 1, "f1": 0.8}
-    assert expected.items() <= found["a"].items()
-    assert found["a"]["recall"] == pytest.approx(2 / 3, abs=1e-6)
-    assert found["a"]["given_in_its_place"] == "c (1)"
-    assert (found["d"]["given"], found["d"]["right"], found["d"]["support"]) == (3, 1, 1)
-    assert found["new"]["precision"] is None
-    assert found["new"]["recall"] == 0
-    assert found["new"]["given_in_its_place"] == "d (1)"
+    assert expected.items() <= result["a"].items()
+    assert result["a"]["recall"] == pytest.approx(2 / 3, abs=1e-6)
+    assert result["a"]["given_in_its_place"] == "c (1)"
+    assert (result["d"]["given"], result["d"]["right"], result["d"]["support"]) == (3, 1, 1)
+    assert result["new"]["precision"] is None
+    assert result["new"]["recall"] == 0
+    assert result["new"]["given_in_its_place"] == "d (1)"
 
 
 @pytest.mark.parametrize("name", ["labels.csv", "labels.tsv", "labels.jsonl", "labels.xlsx", "labels.parquet"])
-def test_evaluate_writes_the_figures_of_each_label(place, name):
+def test_evaluate_writes_metrics_per_label(place, name):
     plain = xmtc("evaluate", "model", "test.jsonl", "--json", "-q", cwd=place)
     done = xmtc("evaluate", "model", "test.jsonl", "--json", "-q", "--per-label", name, cwd=place)
     assert done.returncode == 0, done.stderr
@@ -279,24 +283,24 @@ def test_evaluate_writes_the_figures_of_each_label(place, name):
         assert rows == list(csv.DictReader((place / "same.csv").open()))  # the report's own
 
 
-def test_a_perfect_ranking_has_no_interval():
+def test_perfect_ranking_has_an_interval_of_zero_width():
     ranked = Predictions(np.array([[0, 1], [1, 0], [2, 0]]), np.full((3, 2), 0.5))
     Y = csr_array(np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1]]))
-    found = compute_report(ranked, ranked, Y, np.array([50, 3, 1]), 60).metrics["PSP@5"]
-    assert (found.mean, found.low, found.high) == pytest.approx((1, 1, 1))
+    result = compute_report(ranked, ranked, Y, np.array([50, 3, 1]), 60).metrics["PSP@5"]
+    assert (result.mean, result.low, result.high) == pytest.approx((1, 1, 1))
 
 
-def test_no_spreadsheet_runs_a_label(report):
+def test_labels_are_not_formulas_in_spreadsheets(report):
     names = ["=1+1", "b", "c", "d", "e"]
     rows = render_label_csv(NamedReport(report, "t", {}, names.__getitem__, str))
     assert "\n'=1+1," in rows
 
 
-def test_markdown_shows_the_documents_too(report):
-    assert "**doc-2** A text & more" in render_markdown(named(report))
+def test_markdown_lists_documents(report):
+    assert "**doc-2** A text & more" in render_markdown(make_named_report(report))
 
 
-def test_what_a_report_would_write_over_is_kept(place):
+def test_report_does_not_overwrite_its_inputs(place):
     (place / "notes.md").write_text("# Report: my own\n")
     done = xmtc("report", "model", "test.jsonl", "-o", "notes.md", cwd=place)
     assert (done.returncode, (place / "notes.md").read_text()) == (2, "# Report: my own\n")

@@ -1,4 +1,4 @@
-"""Hyper-parameter search: search spaces, trials, failures and the command."""
+"""Tests of the hyper-parameter search: search spaces, trials, failures and the command."""
 
 from __future__ import annotations
 
@@ -38,64 +38,64 @@ PIPELINE = Pipeline.from_parameters(Parabel(max_leaf=8))
 MARKED = ("max_leaf", "C", "min_weight")  # by the trees
 
 
-def searched(*wishes: str, fixed: tuple[str, ...] = MARKED, pipeline=PIPELINE, **goal) -> list[TuningTrial]:
+def run_search(*wishes: str, fixed: tuple[str, ...] = MARKED, pipeline=PIPELINE, **goal) -> list[TuningTrial]:
     space = build_search_space("parabel", pipeline, wishes, fixed)
     return tune(TRAIN, VALID, pipeline, space, TuningGoal(**{"trials": 5, **goal}), ONE)
 
 
-def told(trials: list[TuningTrial]) -> list[tuple]:
-    """What is the same whenever it is done."""
+def reproducible_fields(trials: list[TuningTrial]) -> list[tuple]:
+    """Return the fields of trials that do not depend on time."""
     return [(trial.number, trial.parameters, trial.value, trial.failure) for trial in trials]
 
 
-def test_what_is_clearly_best_is_found():
+def test_search_finds_a_clearly_better_value():
     bad = Pipeline.from_parameters(Parabel(max_leaf=8, min_weight=10.0))  # drops every weight
-    found = searched("min_weight=0.01:10:log", fixed=("max_leaf", "C"), pipeline=bad, trials=8)
-    first = next(trial for trial in found if trial.number == 1)
+    result = run_search("min_weight=0.01:10:log", fixed=("max_leaf", "C"), pipeline=bad, trials=8)
+    first = next(trial for trial in result if trial.number == 1)
     assert first.parameters == {"min_weight": 10.0}
     assert first.value < 0.5
-    assert found[0].value > 0.95
-    assert found[0].parameters["min_weight"] < 1
-    assert [trial.value for trial in found] == sorted((trial.value for trial in found), reverse=True)
+    assert result[0].value > 0.95
+    assert result[0].parameters["min_weight"] < 1
+    assert [trial.value for trial in result] == sorted((trial.value for trial in result), reverse=True)
 
 
-def test_of_an_error_the_smallest_is_the_best():
-    found = searched("min_weight=0.01:10:log", fixed=("max_leaf", "C"), trials=6, metric="ECE@3")
-    values = [trial.value for trial in found]
+def test_error_metrics_are_minimised():
+    result = run_search("min_weight=0.01:10:log", fixed=("max_leaf", "C"), trials=6, metric="ECE@3")
+    values = [trial.value for trial in result]
     assert values == sorted(values)
     assert values[0] < values[-1]
 
 
-def test_a_choice_among_features_is_found():
-    found = searched("max_features=3,30,0", trials=9)
-    assert found[0].parameters == {"max_features": 0}
-    assert {trial.parameters["max_features"] for trial in found} == {3, 30, 0}
-    assert len(found) == 3  # none was trained twice
+def test_search_finds_a_better_feature_option():
+    result = run_search("max_features=3,30,0", trials=9)
+    assert result[0].parameters == {"max_features": 0}
+    assert {trial.parameters["max_features"] for trial in result} == {3, 30, 0}
+    assert len(result) == 3  # none was trained twice
 
 
-def test_the_first_trial_is_what_would_be_trained_without_a_search():
-    first = min(searched("max_features=0,5", fixed=("max_leaf",)), key=lambda trial: trial.number)
+def test_first_trial_has_the_default_parameters():
+    first = min(run_search("max_features=0,5", fixed=("max_leaf",)), key=lambda trial: trial.number)
     assert first.parameters == {"C": 1.0, "min_weight": 0.1, "max_features": 0}
     assert first.value == search.TrialEvaluator(TRAIN, VALID, "nDCG@5", ONE).evaluate_pipeline(PIPELINE)
 
 
-def test_no_trial_leaves_the_space():
-    found = searched("C=2:3", "max_features=5,9", fixed=("max_leaf",))
-    assert len(found) == 5
-    for trial in found:
+def test_trials_stay_in_the_search_space():
+    result = run_search("C=2:3", "max_features=5,9", fixed=("max_leaf",))
+    assert len(result) == 5
+    for trial in result:
         assert 2 <= trial.parameters["C"] <= 3
         assert trial.parameters["max_features"] in (5, 9)
-    assert min(found, key=lambda trial: trial.number).parameters["min_weight"] == 0.1  # which does lie in it
+    assert min(result, key=lambda trial: trial.number).parameters["min_weight"] == 0.1  # which does lie in it
 
 
-def test_a_seed_repeats_its_trials():
-    one, again, other = (searched(fixed=(), seed=seed) for seed in (1, 1, 2))
-    assert told(one) == told(again) != told(other)
+def test_equal_seeds_give_equal_trials():
+    one, again, other = (run_search(fixed=(), seed=seed) for seed in (1, 1, 2))
+    assert reproducible_fields(one) == reproducible_fields(again) != reproducible_fields(other)
     assert {trial.number for trial in one} == {1, 2, 3, 4, 5}
 
 
-def test_numbers_can_be_typed():
-    for trial in searched(fixed=("max_leaf",)):
+def test_trial_values_are_short_numbers():
+    for trial in run_search(fixed=("max_leaf",)):
         assert all(float(f"{value:.3g}") == value for value in trial.parameters.values())
     assert search.round_value(Range(0.12345, 0.12346), 0.123451) == 0.12345
     assert search.round_value(Range(10, 99999), 12345) == 12345
@@ -105,15 +105,15 @@ def test_numbers_can_be_typed():
 def test_every_method_can_be_tuned(name):
     values = quick(name) | ({"epochs": 1} if "epochs" in {f.name for f in fields(method_class(name))} else {})
     pipeline = Pipeline.from_parameters(name, parameters=values)
-    searched = next(key for key, (field, _) in pipeline.parameters.items() if get_default_domain(field))
-    space = build_search_space(name, pipeline, fixed=[key for key in pipeline.parameters if key != searched])
-    assert list(space) == [searched]
-    found = tune(TRAIN[:150], VALID[:40], pipeline, space, TuningGoal(trials=2), ONE)
-    assert [trial.failure for trial in found] == ["", ""]
-    assert all(trial.parameters.keys() == space.keys() for trial in found)
+    run_search = next(key for key, (field, _) in pipeline.parameters.items() if get_default_domain(field))
+    space = build_search_space(name, pipeline, fixed=[key for key in pipeline.parameters if key != run_search])
+    assert list(space) == [run_search]
+    result = tune(TRAIN[:150], VALID[:40], pipeline, space, TuningGoal(trials=2), ONE)
+    assert [trial.failure for trial in result] == ["", ""]
+    assert all(trial.parameters.keys() == space.keys() for trial in result)
 
 
-def test_parameters_of_members_are_searched():
+def test_parameters_of_consensus_members_are_searched():
     pipeline = Pipeline.from_parameters("consensus", parameters={"members": ("parabel", "parabel", "dismec")})
     space = build_search_space("consensus", pipeline, ["parabel-2.C=0.5,2"], ["dismec.C"])
     assert {"parabel.max_leaf", "parabel.C", "parabel-2.C", "dismec.min_weight"} <= space.keys()
@@ -122,12 +122,12 @@ def test_parameters_of_members_are_searched():
     assert [member.C for member in chosen.method.members] == [1.0, 0.5, 1.0]
     assert chosen.method.members[2].min_weight == 0.02
     assert chosen.views["tfidf"].min_df == 3
-    found = tune(TRAIN[:100], VALID[:40], pipeline, {"parabel-2.C": Choice((0.5, 2.0))}, TuningGoal(trials=3), ONE)
-    assert {trial.parameters["parabel-2.C"] for trial in found} == {0.5, 2.0}
+    result = tune(TRAIN[:100], VALID[:40], pipeline, {"parabel-2.C": Choice((0.5, 2.0))}, TuningGoal(trials=3), ONE)
+    assert {trial.parameters["parabel-2.C"] for trial in result} == {0.5, 2.0}
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_what_methods_mark_fits(name):
+def test_default_search_spaces_are_valid(name):
     kinds = [method_class(name), *map(view_class, VIEWS)]
     for field in (field for kind in kinds for field in fields(kind)):
         place = get_default_domain(field)
@@ -138,7 +138,7 @@ def test_what_methods_mark_fits(name):
         assert not isinstance(place, Range) or (place.low < place.high and (place.low > 0 or not place.log)), field.name
 
 
-def test_features_are_made_once_unless_they_are_searched(monkeypatch):
+def test_features_are_computed_once_unless_they_are_searched(monkeypatch):
     made = []
 
     def count_words(self, texts, run):
@@ -147,13 +147,13 @@ def test_features_are_made_once_unless_they_are_searched(monkeypatch):
 
     genuine = Tfidf.count_words
     monkeypatch.setattr(Tfidf, "count_words", count_words)
-    searched(fixed=())
+    run_search(fixed=())
     assert len(made) == 1
-    searched("ngrams=1,2", trials=8)
+    run_search("ngrams=1,2", trials=8)
     assert {features.ngrams for features in made[1:]} == {1, 2}
 
 
-def test_validation_documents_decide_when_to_stop_and_strange_labels_are_missed(monkeypatch):
+def test_validation_set_is_used_for_early_stopping_and_unknown_labels_count_as_missed(monkeypatch):
     seen = []
 
     def fit(self, data, valid, run):
@@ -170,22 +170,22 @@ def test_validation_documents_decide_when_to_stop_and_strange_labels_are_missed(
     assert seen == [(300, 80, True)] * 2
 
 
-def test_a_trial_that_fails_is_kept_and_the_search_goes_on():
-    found = searched("min_df=1,2,299", trials=12)
-    assert found[-1].value is None
-    assert found[-1].parameters == {"min_df": 299}
-    assert found[-1].failure.startswith("No word occurs in at least min_df=299 of the 300 documents")
-    assert found[0].value > 0.9
+def test_search_continues_after_a_failed_trial():
+    result = run_search("min_df=1,2,299", trials=12)
+    assert result[-1].value is None
+    assert result[-1].parameters == {"min_df": 299}
+    assert result[-1].failure.startswith("No word occurs in at least min_df=299 of the 300 documents")
+    assert result[0].value > 0.9
     with pytest.raises(XmtcError, match=r"Every trial failed\. The last one: No word occurs in at least min_df=29"):
-        searched("min_df=298,299", trials=2)
+        run_search("min_df=298,299", trials=2)
 
 
 class OutOfMemoryError(RuntimeError):
-    """As PyTorch's is called."""
+    """Error with the name of PyTorch's out-of-memory error."""
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OutOfMemoryError("CUDA out of memory.")])
-def test_a_trial_that_takes_too_much_memory_is_one_that_fails(error, monkeypatch):
+def test_out_of_memory_is_a_failed_trial(error, monkeypatch):
     def fit(self, *arguments):
         if self.max_leaf == 9:
             raise error
@@ -193,25 +193,25 @@ def test_a_trial_that_takes_too_much_memory_is_one_that_fails(error, monkeypatch
 
     genuine = Parabel.fit
     monkeypatch.setattr(Parabel, "fit", fit)
-    found = searched("max_leaf=8,9", fixed=("C", "min_weight"))
-    assert [trial.failure for trial in found] == ["", "Not enough memory for this trial; search smaller sizes."]
+    result = run_search("max_leaf=8,9", fixed=("C", "min_weight"))
+    assert [trial.failure for trial in result] == ["", "Not enough memory for this trial; search smaller sizes."]
 
 
-def test_a_mistake_in_a_method_is_no_failed_trial(monkeypatch):
+def test_programming_error_stops_the_search(monkeypatch):
     def fit(self, *arguments):
         raise RuntimeError("a mistake")
 
     monkeypatch.setattr(Parabel, "fit", fit)
     with pytest.raises(RuntimeError, match="a mistake"):
-        searched(fixed=())
+        run_search(fixed=())
 
 
-def test_a_metric_without_a_value_fails():
+def test_metric_without_a_value_is_a_failed_trial():
     with pytest.raises(XmtcError, match=r"Every trial failed\. The last one: AUC@rare has no value on the valid"):
         tune(TRAIN, VALID[:2], PIPELINE, {"C": Range(0.5, 2.0)}, TuningGoal("AUC@rare", trials=1), ONE)
 
 
-def test_what_is_wrong_with_the_data_is_said_at_once(monkeypatch):
+def test_invalid_data_is_reported_before_training(monkeypatch):
     monkeypatch.setattr(Parabel, "fit", lambda *arguments: pytest.fail("nothing can be trained"))
     bare = [Document("1", "a word", []), Document("2", "a word", [])]
     with pytest.raises(XmtcError, match="None of the 2 training documents has a label"):
@@ -219,7 +219,7 @@ def test_what_is_wrong_with_the_data_is_said_at_once(monkeypatch):
 
 
 @pytest.mark.parametrize(("n_finished", "n_kept"), [(2, 2), (0, None)])
-def test_ctrl_c_keeps_what_was_found(n_finished, n_kept, monkeypatch):
+def test_ctrl_c_keeps_finished_trials(n_finished, n_kept, monkeypatch):
     def fit(self, *arguments):
         fit.calls += 1
         if fit.calls > n_finished:
@@ -230,17 +230,17 @@ def test_ctrl_c_keeps_what_was_found(n_finished, n_kept, monkeypatch):
     monkeypatch.setattr(Parabel, "fit", fit)
     if n_kept is None:
         with pytest.raises(KeyboardInterrupt):
-            searched(fixed=())
+            run_search(fixed=())
     else:
-        assert len(searched(fixed=())) == n_kept
+        assert len(run_search(fixed=())) == n_kept
 
 
-def test_no_trial_begins_after_the_minutes():
-    assert len(searched(fixed=(), minutes=1e-9)) == 1
+def test_no_trial_starts_after_the_time_limit():
+    assert len(run_search(fixed=(), minutes=1e-9)) == 1
 
 
-def test_progress_counts_trials_and_tells_the_best():
-    class Told:
+def test_progress_counts_trials_and_shows_the_best_value():
+    class RecordingProgress:
         def __init__(self):
             self.steps, self.news = 0, []
 
@@ -260,11 +260,11 @@ def test_progress_counts_trials_and_tells_the_best():
         def set_status(self, news):
             self.news.append(news)
 
-    progress = Told()
+    progress = RecordingProgress()
     run = search.replace(ONE, progress=progress)
-    found = tune(TRAIN, VALID, PIPELINE, {"C": Range(0.5, 2.0)}, TuningGoal(trials=3), run)
+    result = tune(TRAIN, VALID, PIPELINE, {"C": Range(0.5, 2.0)}, TuningGoal(trials=3), run)
     assert (progress.title, progress.total, progress.steps) == ("tuning parabel", 3, 3)
-    assert progress.news[-1] == f"best nDCG@5 {100 * found[0].value:.2f}"
+    assert progress.news[-1] == f"best nDCG@5 {100 * result[0].value:.2f}"
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_progress_counts_trials_and_tells_the_best():
         ("stop_words=a,b|c", Choice(("a,b", "c"))),
     ],
 )
-def test_wishes(wish, place):
+def test_search_ranges_are_parsed(wish, place):
     name = wish.partition("=")[0]
     assert build_search_space("parabel", Pipeline.from_parameters("parabel"), [wish])[name] == place
     kind = type(place.low) if isinstance(place, Range) else type(place.values[0])
@@ -305,20 +305,20 @@ FORMS = "expected -s name=low:high, name=low:high:log or name=a,b,c."
         ("min_df=1:2", "min_df is both fixed (-p) and searched (-s); remove one of them."),
     ],
 )
-def test_wishes_that_make_no_sense(wish, sentence):
+def test_invalid_search_ranges_are_refused(wish, sentence):
     with pytest.raises(XmtcError) as error:
         build_search_space("parabel", Pipeline.from_parameters("parabel"), [wish], fixed=["min_df"])
     assert str(error.value).startswith(sentence)
 
 
-def test_a_parameter_with_choices_has_no_range_and_no_others():
+def test_parameter_with_choices_accepts_only_these():
     with pytest.raises(XmtcError, match="plt: arity='2:64' is invalid; expected one of 2, 4, 8"):
         build_search_space("plt", Pipeline.from_parameters("plt"), ["arity=2:64"])
     with pytest.raises(XmtcError, match="PLT: arity=3 is invalid; expected one of 2, 4, 8"):
         PLT(arity=3)
 
 
-def test_what_is_fixed_is_not_searched():
+def test_fixed_parameters_are_not_searched():
     assert build_search_space("parabel", Pipeline.from_parameters("parabel"), fixed=["C", "max_leaf"]).keys() == {
         "min_weight"
     }
@@ -326,7 +326,7 @@ def test_what_is_fixed_is_not_searched():
         build_search_space("parabel", Pipeline.from_parameters("parabel"), fixed=MARKED)
 
 
-def test_held_out_documents():
+def test_validation_documents_are_held_out():
     documents = [*TRAIN, *(Document(f"bare{i}", "no labels", []) for i in range(50))]
     train, valid = hold_out(documents, 0.2, seed=1)
     assert (len(train), len(valid)) == (290, 60)
@@ -353,7 +353,7 @@ def call(*words: object) -> Result:
 
 
 @pytest.mark.parametrize("valid", [[], ["--valid", "valid.jsonl"]])
-def test_the_command_trains_what_it_says(valid, place, monkeypatch):
+def test_command_trains_the_best_parameters(valid, place, monkeypatch):
     monkeypatch.chdir(place)
     words = ["--text", "body", "-p", "max_leaf=8", "-s", "ngrams=1,2", "--trials", "3", "--metric", "p@1", *valid]
     done = call("tune", "train.jsonl", *words, "--trials-file", "trials.json", "-o", "best")
@@ -361,12 +361,12 @@ def test_the_command_trains_what_it_says(valid, place, monkeypatch):
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["trial", "P@1", "seconds", "C", "min_weight", "ngrams"]
     assert len(lines[1:4]) == 3
-    said = json.loads(Path("trials.json").read_text())
-    best = said["trials"][0]
+    stored = json.loads(Path("trials.json").read_text())
+    best = stored["trials"][0]
     assert lines[1].split()[:2] == [str(best["number"]), f"{100 * best['value']:.2f}"]
     assert f"Best: {' '.join(f'{name}={value}' for name, value in best['parameters'].items())}" in lines
-    assert lines[-1] == said["command"]
-    assert said["fixed"] == ["max_leaf=8"]
+    assert lines[-1] == stored["command"]
+    assert stored["fixed"] == ["max_leaf=8"]
     assert "Searching the best P@1 of parabel: C from 0.1 to 10 (log); " in done.stderr
     assert "best: parabel trained on 300 documents" in done.stderr
     command = shlex.split(lines[-1])
@@ -378,7 +378,7 @@ def test_the_command_trains_what_it_says(valid, place, monkeypatch):
         assert filecmp.cmp(f"best/{name}", f"again/{name}", shallow=False)
 
 
-def test_the_json_alone_and_the_reasons_of_failures(place, monkeypatch):
+def test_json_output_and_reasons_of_failures(place, monkeypatch):
     monkeypatch.chdir(place)
     fixed = [word for name in MARKED for word in ("-p", f"{name}=1")]
     words = ["train.jsonl", "--text", "body", *fixed, "-s", "min_df=2,400", "--trials", "4"]
@@ -404,7 +404,7 @@ def test_the_json_alone_and_the_reasons_of_failures(place, monkeypatch):
         (["--text", "texts"], "train.jsonl, line 1: "),
     ],
 )
-def test_mistakes_are_told_before_the_work(words, sentence, place, monkeypatch):
+def test_invalid_options_are_refused_before_training(words, sentence, place, monkeypatch):
     monkeypatch.chdir(place)
     monkeypatch.setattr(Parabel, "fit", lambda *arguments: pytest.fail("this is the work"))
     with pytest.raises(XmtcError) as error:
@@ -412,7 +412,7 @@ def test_mistakes_are_told_before_the_work(words, sentence, place, monkeypatch):
     assert str(error.value).startswith(sentence)
 
 
-def test_without_optuna_the_extra_is_named(place, monkeypatch):
+def test_missing_optuna_names_the_extra(place, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(MissingExtra) as error:
         call("tune", place / "train.jsonl", "--text", "body")

@@ -81,13 +81,16 @@ def test_a_tag_is_explained(page):
     assert not page.locator("#marked").is_visible()
 
 
-def test_overlapping_words_add(page):
+def test_the_strongest_part_of_a_word_is_bold(page):
     cut = """import("./static/highlight.js").then(({ markedText }) => {
-      const words = [[1, [0, 7]], [1, [4, 11]], [-2, [12, 13]]].map(([weight, span]) => ({ weight, spans: [span] }));
-      const marks = [...markedText("red and blue x", words).children];
-      return marks.map((mark) => [mark.textContent, mark.style.getPropertyValue("--w"), mark.className]);
+      const words = [
+        { spans: [[5, 9], [0, 4]], weights: [1, 2], parts: [[6, 8], null] },
+        { spans: [[10, 11]], weights: [-1], parts: [null] },
+      ];
+      const marks = [...markedText("blue rose x", words).children];
+      return marks.map((mark) => [mark.innerHTML, mark.style.getPropertyValue("--w"), mark.className]);
     })"""
-    found = [["red ", "0.50", ""], ["and", "1.00", ""], [" blu", "0.50", ""], [" ", "1.00", "against"]]
+    found = [["blue", "1.00", ""], ["r<b>os</b>e", "0.50", ""], ["x", "0.50", "against"]]
     assert page.evaluate(cut) == found
 
 
@@ -486,6 +489,21 @@ def test_the_report_is_one_click_away(page):
     with page.context.expect_page() as opened:
         page.get_by_role("link", name="Report").click()
     expect(opened.value.locator("h1")).to_have_text("Report: parabel on test.jsonl")
+
+
+def test_after_a_replacement_the_text_is_tagged_again_without_the_old_report(page):
+    about = page.request.get(page.url + "v1/models").json()
+    page.fill("#text", GARDEN_TEXT)
+    page.click("#tag")
+    page.wait_for_selector("#tags button.tag")
+    assert page.locator("#report").is_visible()
+    about["models"][0] |= {"report": False, "version": "another"}
+    page.route("**/v1/models", lambda route: route.fulfill(json=about))
+    with page.expect_response("**/predict"):
+        page.locator("#tags button.tag").first.click()
+    page.wait_for_selector("#tags button.tag")
+    assert not page.locator("#report").is_visible()
+    assert not page.locator("#marked").is_visible()
 
 
 def states(page, tmp_path):

@@ -238,7 +238,7 @@ def hundred(tmp_path: Path) -> Path:
 def test_split(hundred: Path, tmp_path: Path) -> None:
     train, test = tmp_path / "train.jsonl.gz", tmp_path / "test.csv"
     result = call("split", hundred, train, test, "--share", 0.3, "--seed", 1)
-    assert result.stderr == f"70 documents written to {train}, 30 to {test}.\n"
+    assert result.stderr.startswith(f"70 documents written to {train}, 30 to {test}.\n")
     parts = [list(open_corpus(path)) for path in (train, test)]
     assert sorted(parts[0] + parts[1]) == sorted(open_corpus(hundred))
     numbers = [int(document.id[1:]) for document in parts[1]]
@@ -249,6 +249,17 @@ def test_split(hundred: Path, tmp_path: Path) -> None:
     call("split", hundred, train, other, "--count", 30, "--seed", 2)
     assert again.read_bytes() == test.read_bytes() != other.read_bytes()
     assert len(list(open_corpus(other))) == 30
+
+
+def test_a_plain_random_split_may_hold_out_the_only_document_of_a_label(tmp_path: Path) -> None:
+    corpus, train, test = (tmp_path / f"{name}.jsonl" for name in ("all", "train", "test"))
+    corpus.write_text("".join(f'{{"text": "t{i}", "labels": ["label {i}"]}}\n' for i in range(10)))
+    result = call("split", corpus, train, test, "--count", 4, "--random")
+    assert len(test.read_text().splitlines()) == 4
+    assert "metrics on" not in result.stderr
+    result = call("split", corpus, train, test, "--count", 4)
+    assert not test.read_text()
+    assert "higher than on new documents; --random" in result.stderr
 
 
 def test_split_of_features_keeps_the_header(tmp_path: Path) -> None:

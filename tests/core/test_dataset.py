@@ -1,4 +1,4 @@
-"""Arrays at the door: what is converted, what is refused and in which words, and that nobody's own are changed."""
+"""Validation of arrays in Dataset and Predictions: conversions, errors, and no change of the caller's arrays."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ DATA = Dataset.from_matrix(X, Y)
 FORMATS = ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"]
 
 
-def shuffled_and_doubled(matrix: csr_array) -> csr_array:
-    """The same numbers, but each in two halves, and the columns of a row in any order."""
+def with_duplicate_unsorted_entries(matrix: csr_array) -> csr_array:
+    """Return the same matrix with each value split into two entries and unsorted columns."""
     coo = matrix.tocoo()
     order = np.random.default_rng(1).permutation(2 * coo.nnz) % coo.nnz
     order = order[np.argsort(coo.row[order], kind="stable")]
@@ -44,7 +44,7 @@ def shuffled_and_doubled(matrix: csr_array) -> csr_array:
     return csr_array((coo.data[order] / 2, coo.col[order], ends), shape=matrix.shape)
 
 
-GIVEN = {
+MATRICES = {
     **{f"{name}_array": X.asformat(name) for name in FORMATS},
     **{f"{name}_matrix": getattr(sparse, f"{name}_matrix")(X) for name in FORMATS},
     "dense": X.toarray(),
@@ -53,43 +53,43 @@ GIVEN = {
     "float64": X.astype(np.float64),
     "every second number": csr_array((np.repeat(X.data, 2)[::2], X.indices, X.indptr), shape=X.shape),
     "64-bit columns": csr_array((X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64)), shape=X.shape),
-    "twice and unsorted": shuffled_and_doubled(X),
+    "twice and unsorted": with_duplicate_unsorted_entries(X),
     "room at the end": csr_array((np.append(X.data, [7, 7]), np.append(X.indices, [99, 99]), X.indptr), shape=X.shape),
 }
 
 
-@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
-def test_features_are_converted(given):
-    found = Bag(given).matrix
-    assert isinstance(found, csr_array)
-    assert (found.data.dtype, found.indices.dtype, found.indptr.dtype) == (np.float32, np.int32, np.int32)
-    np.testing.assert_array_equal(found.indptr, X.indptr)
-    np.testing.assert_array_equal(found.indices, X.indices)
-    np.testing.assert_array_equal(found.data, X.data)
-    assert found.data.flags.c_contiguous
+@pytest.mark.parametrize("value", MATRICES.values(), ids=MATRICES)
+def test_features_are_converted(value):
+    result = Bag(value).matrix
+    assert isinstance(result, csr_array)
+    assert (result.data.dtype, result.indices.dtype, result.indptr.dtype) == (np.float32, np.int32, np.int32)
+    np.testing.assert_array_equal(result.indptr, X.indptr)
+    np.testing.assert_array_equal(result.indices, X.indices)
+    np.testing.assert_array_equal(result.data, X.data)
+    assert result.data.flags.c_contiguous
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float16, np.longdouble])
-def test_other_numbers_are_converted(dtype):
+def test_other_number_types_are_converted(dtype):
     ones = (X.toarray() > 0.5).astype(dtype)
-    for given in (ones,) if dtype == np.float16 else (ones, csr_array(ones)):  # scipy has no matrices of float16
-        np.testing.assert_array_equal(Bag(given).matrix.toarray(), ones.astype(np.float32))
+    for value in (ones,) if dtype == np.float16 else (ones, csr_array(ones)):  # scipy has no matrices of float16
+        np.testing.assert_array_equal(Bag(value).matrix.toarray(), ones.astype(np.float32))
     np.testing.assert_array_equal(Dataset.from_matrix(X, ones).Y.toarray(), ones.astype(np.float32))
 
 
-@pytest.mark.parametrize("given", [GIVEN["csr_array"], GIVEN["csr_matrix"], GIVEN["twice and unsorted"]])
-def test_nobodys_own_arrays_are_changed(given):
-    own = given.copy()
-    own.data, own.indices, own.indptr = (part.copy() for part in (given.data, given.indices, given.indptr))
-    parts = own.data, own.indices, own.indptr
+@pytest.mark.parametrize("value", [MATRICES["csr_array"], MATRICES["csr_matrix"], MATRICES["twice and unsorted"]])
+def test_training_does_not_change_the_callers_arrays(value):
+    copy = value.copy()
+    copy.data, copy.indices, copy.indptr = (part.copy() for part in (value.data, value.indices, value.indptr))
+    parts = copy.data, copy.indices, copy.indptr
     for part in parts:
         part.flags.writeable = False
-    DiSMEC().fit(Dataset.from_matrix(own, Y), run=ONE_THREAD)
-    assert all(now is then for now, then in zip((own.data, own.indices, own.indptr), parts, strict=True))
-    np.testing.assert_array_equal(own.indices, given.indices)
+    DiSMEC().fit(Dataset.from_matrix(copy, Y), run=ONE_THREAD)
+    assert all(now is then for now, then in zip((copy.data, copy.indices, copy.indptr), parts, strict=True))
+    np.testing.assert_array_equal(copy.indices, value.indices)
 
 
-def test_what_is_right_is_not_copied():
+def test_valid_arrays_are_not_copied():
     assert np.shares_memory(Bag(X).matrix.data, X.data)
     assert np.shares_memory(DATA.Y.indices, Y.indices)
 
@@ -97,8 +97,8 @@ def test_what_is_right_is_not_copied():
 @pytest.mark.parametrize("method", [Parabel(max_leaf=2), Bonsai(max_leaf=2), PLT(max_leaf=2), DiSMEC()])
 def test_every_format_trains_the_same_model(method):
     expected = method.fit(DATA, run=ONE_THREAD)
-    for given, labels in ((csc_array(X), csc_array(Y)), (GIVEN["twice and unsorted"], Y.toarray() > 0)):
-        assert is_equal(method.fit(Dataset.from_matrix(given, labels), run=ONE_THREAD), expected)
+    for value, labels in ((csc_array(X), csc_array(Y)), (MATRICES["twice and unsorted"], Y.toarray() > 0)):
+        assert is_equal(method.fit(Dataset.from_matrix(value, labels), run=ONE_THREAD), expected)
 
 
 def with_part(name: str, change, kind=csr_array) -> csr_array:
@@ -150,30 +150,30 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("given", "said"), REFUSED.values(), ids=REFUSED)
-def test_other_features_are_refused(given, said):
-    with pytest.raises(XmtcError) as raised:
-        Dataset.from_matrix(given)
-    assert said in str(raised.value)
+@pytest.mark.parametrize(("value", "message"), REFUSED.values(), ids=REFUSED)
+def test_invalid_features_are_rejected(value, message):
+    with pytest.raises(XmtcError) as error:
+        Dataset.from_matrix(value)
+    assert message in str(error.value)
 
 
 def test_labels_are_converted():
-    pairs = sparse.coo_array((np.ones(4), ([0, 0, 2, 2], [1, 1, 0, 3])), shape=(3, 4))  # a label named twice is named
+    pairs = sparse.coo_array((np.ones(4), ([0, 0, 2, 2], [1, 1, 0, 3])), shape=(3, 4))  # a duplicate entry counts once
     expected = [[0, 1, 0, 0], [0, 0, 0, 0], [1, 0, 0, 1]]
     with_zeros = csr_array((np.array([0, 1, 1, 1, 0.0]), [3, 1, 3, 0, 2], [0, 2, 2, 5]), shape=(3, 4))
-    for given in (pairs, with_zeros, expected, np.array(expected, bool)):
-        found = Dataset.from_matrix(X[:3], given).Y
-        assert found.dtype == np.float32
-        assert (found.data == 1).all()
-        np.testing.assert_array_equal(found.toarray(), expected)
+    for value in (pairs, with_zeros, expected, np.array(expected, bool)):
+        result = Dataset.from_matrix(X[:3], value).Y
+        assert result.dtype == np.float32
+        assert (result.data == 1).all()
+        np.testing.assert_array_equal(result.toarray(), expected)
     assert with_zeros.nnz == 5
 
 
-def test_other_labels_are_refused():
-    for given in (2 * Y, -Y, Y * np.nan, Y * 0.5):
+def test_invalid_labels_are_rejected():
+    for value in (2 * Y, -Y, Y * np.nan, Y * 0.5):
         with pytest.raises(XmtcError, match=r"Y has \S+ among its values; expected ones at the labels of a document"):
-            Dataset.from_matrix(X, given)
-        Dataset.from_matrix(X, given != 0)
+            Dataset.from_matrix(X, value)
+        Dataset.from_matrix(X, value != 0)
     with pytest.raises(XmtcError, match="different numbers of rows: columns has 50, Y has 49"):
         Dataset.from_matrix(X, Y[:49])
     with pytest.raises(XmtcError, match="Y is a list of 1 dimensions and type <U1; expected a matrix of numbers"):
@@ -187,14 +187,14 @@ def test_other_labels_are_refused():
 
 
 def test_tokens_are_converted():
-    found = Tokens([3, 1, 2], np.array([0, 2, 3], np.uint8), np.int64(4))
-    assert (found.ids.dtype, found.offsets.dtype, type(found.size)) == (np.int32, np.int64, int)
+    result = Tokens([3, 1, 2], np.array([0, 2, 3], np.uint8), np.int64(4))
+    assert (result.ids.dtype, result.offsets.dtype, type(result.size)) == (np.int32, np.int64, int)
     assert Tokens([], [0], 0).n_docs == 0
-    assert found.select_rows(np.array([1])).ids.tolist() == [2]
+    assert result.select_rows(np.array([1])).ids.tolist() == [2]
 
 
 @pytest.mark.parametrize(
-    ("ids", "offsets", "size", "said"),
+    ("ids", "offsets", "size", "message"),
     [
         ([0, 4], [0, 2], 4, "The ids range from 0 to 4; expected 0 to 3, since size=4"),
         ([-1, 2], [0, 2], 4, "The ids range from -1 to 2"),
@@ -208,13 +208,13 @@ def test_tokens_are_converted():
         ([0, 1], [0.0, 2.0], 4, "offsets has 1 dimensions and type float64"),
     ],
 )
-def test_other_tokens_are_refused(ids, offsets, size, said):
-    with pytest.raises(XmtcError) as raised:
+def test_invalid_tokens_are_rejected(ids, offsets, size, message):
+    with pytest.raises(XmtcError) as error:
         Tokens(ids, offsets, size)
-    assert said in str(raised.value)
+    assert message in str(error.value)
 
 
-def test_what_is_derived_is_not_looked_at_again():
+def test_derived_datasets_are_not_validated_again():
     tokens = Tokens([3, 1, 2], [0, 2, 3], 4)
     both = Dataset({"columns": Bag(X[:2]), "words": tokens}, Y[:2], [1, 2])
     names = ("as_feature_matrix", "as_label_matrix", "as_token_ids", "as_token_offsets", "as_document_weights")
@@ -222,15 +222,15 @@ def test_what_is_derived_is_not_looked_at_again():
     for look in looks:
         look.start()
     try:
-        for found in (
+        for result in (
             both.select_rows(slice(0, 1)),
             both.select_rows(np.array([True, False])),
             both.keep_views(["columns", "words"]),
         ):
-            assert found.views["columns"].vocabulary is None
-            assert (found.tokens("words").size, found.tokens("words").encoder) == (4, "")
-            assert found.weights[0] == 1
-            assert found.Y.shape[1] == 6
+            assert result.views["columns"].vocabulary is None
+            assert (result.tokens("words").size, result.tokens("words").encoder) == (4, "")
+            assert result.weights[0] == 1
+            assert result.Y.shape[1] == 6
         with pytest.raises(AssertionError, match="as_label_matrix"):
             replace(both, Y=Y)
     finally:
@@ -269,7 +269,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize(("model", "data"), MODELS.values(), ids=MODELS)
-def test_every_model_refuses_other_views_before_it_works(model, data):
+def test_every_model_rejects_other_views_before_predicting(model, data):
     model.predict(data, 3, ONE_THREAD)
     assert model.predict(data.select_rows(slice(0, 0)), 3, ONE_THREAD).labels.shape == (0, 3)
     wider = Dataset({name: widen_view(view) for name, view in data.views.items()})
@@ -289,10 +289,10 @@ def test_every_model_refuses_other_views_before_it_works(model, data):
         model.explain(data, 0)
 
 
-def test_the_sentence_names_both():
-    with pytest.raises(XmtcError) as raised:
+def test_error_names_expected_and_actual_columns():
+    with pytest.raises(XmtcError) as error:
         LINEAR.predict(Dataset.from_matrix(X[:, :7]))
-    assert str(raised.value) == (
+    assert str(error.value) == (
         "The documents have 7 columns, but the model was trained on 30 columns; pass the views and columns of the "
         "training data."
     )
@@ -310,7 +310,7 @@ class Untrained(Method):
         return "trained"
 
 
-def test_a_method_is_reached_only_by_what_it_can_learn_from():
+def test_fit_rejects_data_without_documents_or_labels():
     assert Untrained().fit(DATA) == "trained"
     assert Untrained().fit(DATA, DATA.select_rows(slice(0, 3))) == "trained"
     nothing = {
@@ -318,16 +318,16 @@ def test_a_method_is_reached_only_by_what_it_can_learn_from():
         "Found 0 documents and 6 labels": [X[:0], Y[:0]],
         "Found 50 documents and 0 labels": [X, Y[:, :0]],
     }
-    for said, given in nothing.items():
-        with pytest.raises(XmtcError, match=said):
-            Untrained().fit(Dataset.from_matrix(*given))
+    for message, value in nothing.items():
+        with pytest.raises(XmtcError, match=message):
+            Untrained().fit(Dataset.from_matrix(*value))
     with pytest.raises(XmtcError, match=r"validation documents have 7 columns and 6 labels; expected 30 columns and 6"):
         Untrained().fit(DATA, valid=Dataset.from_matrix(X[:, :7], Y))
     with pytest.raises(XmtcError, match="Found a csr_array, expected a Dataset"):
         Untrained().fit(X)
 
 
-def test_empty_matrices_are_answered():
+def test_predict_accepts_empty_matrices():
     empty = Dataset.from_matrix(csr_array((4, 30), dtype=np.float32))
     for model, data in (MODELS["parabel"], MODELS["dismec"]):
         assert model.predict(empty, 2, ONE_THREAD).labels.shape == (4, 2)
@@ -340,14 +340,14 @@ def test_empty_matrices_are_answered():
 
 
 def test_predictions_are_converted():
-    found = Predictions([[4, 2, -1, -1]], np.array([[1, 0, 0, 0]], np.float64))
-    assert (found.labels.dtype, found.scores.dtype) == (np.int32, np.float32)
+    result = Predictions([[4, 2, -1, -1]], np.array([[1, 0, 0, 0]], np.float64))
+    assert (result.labels.dtype, result.scores.dtype) == (np.int32, np.float32)
     assert Predictions(np.zeros((0, 3)), np.zeros((0, 3))).labels.dtype == np.int32
     assert Predictions(np.zeros((2, 0)), np.zeros((2, 0))).k == 0
 
 
 @pytest.mark.parametrize(
-    ("labels", "scores", "said"),
+    ("labels", "scores", "message"),
     [
         ([[1, 2], [3, 3]], [[1, 1], [1, 1]], "Label 3 is predicted twice for document 1"),
         ([[1, 2, 1]], [[3, 2, 1]], "Label 1 is predicted twice for document 0"),
@@ -360,28 +360,28 @@ def test_predictions_are_converted():
         ([1, 2], [1, 2], "Found labels of shape (2,)"),
     ],
 )
-def test_other_predictions_are_refused(labels, scores, said):
-    with pytest.raises(XmtcError) as raised:
+def test_invalid_predictions_are_rejected(labels, scores, message):
+    with pytest.raises(XmtcError) as error:
         Predictions(np.array(labels), np.array(scores))
-    assert said in str(raised.value)
+    assert message in str(error.value)
 
 
-def test_what_follows_from_predictions_is_not_looked_at_again():
-    found = Predictions([[4, 2]], [[0.7, 0.2]])
+def test_derived_predictions_are_not_validated_again():
+    result = Predictions([[4, 2]], [[0.7, 0.2]])
     with patch("xmtc.core.predictions.validate_label_array", side_effect=AssertionError):
-        assert found.apply_threshold(0.5).labels.tolist() == [[4, -1]]
-        assert Predictions.stack([found, found]).n_docs == 2
+        assert result.apply_threshold(0.5).labels.tolist() == [[4, -1]]
+        assert Predictions.stack([result, result]).n_docs == 2
         LINEAR.predict(DATA, run=ONE_THREAD)
         with pytest.raises(AssertionError):
             Predictions([[1]], [[1]])
 
 
-def test_evaluation_refuses_labels_that_are_not_there():
+def test_evaluation_rejects_unknown_labels():
     with pytest.raises(XmtcError, match="predictions contain label 2, but Y has 2 columns"):
         evaluate(Predictions([[2]], [[1]]), truth([[0]], 2), ["P@1"])
 
 
-def test_64_bits_stay_where_rows_end_beyond_32():
-    """Without a matrix of 16 gigabytes: with a limit that is nearer."""
+def test_indices_are_64_bit_above_the_32_bit_limit():
+    """Lower the limit instead of building a matrix of 16 GB."""
     with patch.object(array_validation, "MAX_INDEX", 100):
         assert array_validation.as_csr(csr_array(X)).indices.dtype == np.int64

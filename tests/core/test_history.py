@@ -1,4 +1,4 @@
-"""What a training tells: to callbacks, which may stop it, and to the history that its model keeps."""
+"""Training events: callbacks, which may stop the training, and the history of a model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def parabel() -> Tagger:
 
 
 def network(run: Run = ONE, **parameters) -> Tagger:
-    """Trained for four passes, if nobody stops it; each learns more of what it is judged by."""
+    """Train a tiny network for four epochs, validated on its training documents."""
     pytest.importorskip("torch")
     return train(documents(), "xml_rnn", documents(), run, **TINY | {"epochs": 4} | parameters)
 
@@ -65,12 +65,12 @@ def test_a_linear_method_has_a_history_of_stages():
 
 
 def test_a_network_has_a_history_of_passes():
-    found = passes(network(decay=0.5))
-    assert [entry["pass"] for entry in found] == [1, 2, 3, 4]
-    assert [entry["rate"] for entry in found] == [0.02, 0.01, 0.005, 0.0025]
-    assert found[-1]["loss"] < found[0]["loss"]
-    assert {entry["network"] for entry in found} == {"level-0"}
-    assert all(0 <= entry["nDCG@5"] <= 1 and entry["seconds"] > 0 and entry["gpu_memory"] is None for entry in found)
+    result = passes(network(decay=0.5))
+    assert [entry["pass"] for entry in result] == [1, 2, 3, 4]
+    assert [entry["rate"] for entry in result] == [0.02, 0.01, 0.005, 0.0025]
+    assert result[-1]["loss"] < result[0]["loss"]
+    assert {entry["network"] for entry in result} == {"level-0"}
+    assert all(0 <= entry["nDCG@5"] <= 1 and entry["seconds"] > 0 and entry["gpu_memory"] is None for entry in result)
 
 
 def test_a_history_makes_a_data_frame():
@@ -80,31 +80,31 @@ def test_a_history_makes_a_data_frame():
     assert {"loss", "nDCG@5", "rate", "seconds", "memory"} <= set(table.columns)
 
 
-def told_by(loss, scores, run: Run = ONE, metric: str = "P@1", **plan) -> list[Pass]:
-    """The passes of a network of one number, whose loss is a function of batches: 0, 1 and 2."""
+def record_passes(loss, scores, run: Run = ONE, metric: str = "P@1", **plan) -> list[Pass]:
+    """Train a network with one weight on the batches 0, 1 and 2, and return its epochs."""
     torch = pytest.importorskip("torch")
     from xmtc.nn.training import TrainingOptions, run_training_loop
 
-    module, seen = torch.nn.Linear(1, 1, bias=False), []
+    module, events = torch.nn.Linear(1, 1, bias=False), []
     usual = {"epochs": 3, "rate": 0.1, "average_from": 9, "average_every": 1, "patience": 9, "seed": 0}
 
     def watch(event) -> None:
         if isinstance(event, Pass):
-            seen.append(event)
+            events.append(event)
 
-    def of_docs(docs):
+    def compute_loss(docs):
         return loss(docs, lambda number: module.weight.sum() * 0 + number)
 
     batches = [np.array([i]) for i in range(3)]
     watched = replace(run, callbacks=(*run.callback_tuple, watch))
     plan_of_passes, score = TrainingOptions(**usual | plan), iter(scores).__next__
-    run_training_loop(module, lambda rng: iter(batches), of_docs, score, plan_of_passes, 3, watched, "it", metric)
-    return seen
+    run_training_loop(module, lambda rng: iter(batches), compute_loss, score, plan_of_passes, 3, watched, "it", metric)
+    return events
 
 
 def test_the_loss_of_a_pass_is_the_mean_over_its_steps():
-    found = told_by(lambda docs, made: made(2 * float(docs[0])), [0.1, 0.3, 0.2])
-    assert [(done.network, done.number, done.loss, done.metrics) for done in found] == [
+    result = record_passes(lambda docs, constant: constant(2 * float(docs[0])), [0.1, 0.3, 0.2])
+    assert [(done.network, done.number, done.loss, done.metrics) for done in result] == [
         ("it", 1, 2.0, {"P@1": 0.1}),
         ("it", 2, 2.0, {"P@1": 0.3}),
         ("it", 3, 2.0, {"P@1": 0.2}),
@@ -112,19 +112,19 @@ def test_the_loss_of_a_pass_is_the_mean_over_its_steps():
 
 
 def test_parts_of_a_loss_are_added_up():
-    found = told_by(lambda docs, made: map(made, (0.5, float(docs[0]))), [0.1, 0.2, 0.3])
-    assert [done.loss for done in found] == [1.5, 1.5, 1.5]
+    result = record_passes(lambda docs, constant: map(constant, (0.5, float(docs[0]))), [0.1, 0.2, 0.3])
+    assert [done.loss for done in result] == [1.5, 1.5, 1.5]
 
 
 def test_the_rate_is_that_of_the_last_step():
-    found = told_by(lambda docs, made: made(0), [0.1, 0.2, 0.3], n_steps=9, warmup_steps=3)
-    assert [done.rate for done in found] == pytest.approx([0.1 * 2 / 3, 0.1 * 4 / 6, 0.1 * 1 / 6])
+    result = record_passes(lambda docs, constant: constant(0), [0.1, 0.2, 0.3], n_steps=9, warmup_steps=3)
+    assert [done.rate for done in result] == pytest.approx([0.1 * 2 / 3, 0.1 * 4 / 6, 0.1 * 1 / 6])
 
 
-def test_without_validation_there_is_no_metric_and_no_number_that_is_none():
-    found = told_by(lambda docs, made: made(float("nan")), [0.0, 0.0, 0.0], metric="")
-    assert found[0].metrics == {}
-    line = to_json_lines([found[0].as_json()])
+def test_without_validation_there_is_no_metric_and_nan_loss_is_null():
+    result = record_passes(lambda docs, constant: constant(float("nan")), [0.0, 0.0, 0.0], metric="")
+    assert result[0].metrics == {}
+    line = to_json_lines([result[0].as_json()])
     assert json.loads(line, parse_constant=pytest.fail)["loss"] is None
     assert len(from_json_lines(line)) == 1
 
@@ -141,21 +141,21 @@ def test_a_callback_stops_after_the_second_pass_and_the_model_predicts():
     assert not np.array_equal(answers[0], answers[2])
 
 
-def test_a_callback_sees_what_the_history_holds_and_what_begins():
-    seen = []
-    tagger = network(Run(threads=1, callbacks=seen.append))
-    assert tuple(event.as_json() for event in seen if event.as_json()["event"] != "begin") == tagger.history
-    begun = [event.title for event in seen if isinstance(event, Stage) and event.seconds is None]
-    assert begun == [event.title for event in seen if isinstance(event, Stage) and event.seconds is not None]
+def test_callback_gets_history_events_and_stage_starts():
+    events = []
+    tagger = network(Run(threads=1, callbacks=events.append))
+    assert tuple(event.as_json() for event in events if event.as_json()["event"] != "begin") == tagger.history
+    started = [event.title for event in events if isinstance(event, Stage) and event.seconds is None]
+    assert started == [event.title for event in events if isinstance(event, Stage) and event.seconds is not None]
 
 
-def test_who_asks_to_stop():
+def test_only_a_true_callback_result_stops_training():
     answers = {None: False, True: True, False: False, np.True_: True, np.False_: False, "yes": False, 1.5: False}
     for answer, stops in answers.items():
         assert Run(callbacks=lambda event, answer=answer: answer).notify(Stage("training")) == stops
-    seen = []
-    assert Run(callbacks=(lambda event: True, seen.append)).notify(Stage("training"))
-    assert seen == [Stage("training")]  # all are told, whatever the first has answered
+    events = []
+    assert Run(callbacks=(lambda event: True, events.append)).notify(Stage("training"))
+    assert events == [Stage("training")]  # all callbacks are called, whatever the first returns
 
 
 def test_stages_cannot_be_stopped():
@@ -165,7 +165,7 @@ def test_stages_cannot_be_stopped():
 
 
 @pytest.mark.parametrize("make", [trees, network])
-def test_what_a_callback_raises_ends_everything(make):
+def test_callback_exception_ends_training(make):
     def watch(event) -> None:
         if event.as_json() | {"seconds": 0, "memory": 0} == Stage("training", 0, 0).as_json():
             raise RuntimeError("enough")
@@ -174,12 +174,12 @@ def test_what_a_callback_raises_ends_everything(make):
         make(Run(threads=1, callbacks=watch))
 
 
-def test_work_within_work_tells_nothing():
-    seen = []
-    run = Run(progress=True, callbacks=seen.append).without_output()
+def test_run_without_output_notifies_nobody():
+    events = []
+    run = Run(progress=True, callbacks=events.append).without_output()
     with run.stage("predicting", 10):
         assert not run.notify(Stage("it"))
-    assert seen == []
+    assert events == []
 
 
 def test_a_history_is_saved_and_loaded(tmp_path):
@@ -227,7 +227,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_history_is_none_and_harms_nobody(damage, tmp_path):
+def test_damaged_history_is_empty_and_the_model_still_works(damage, tmp_path):
     folder = tmp_path / "model"
     parabel().save(folder)
     content = DAMAGES[damage]
@@ -235,11 +235,11 @@ def test_a_damaged_history_is_none_and_harms_nobody(damage, tmp_path):
     loaded = Tagger.load(folder, verify=True)
     assert loaded.history == ()
     assert loaded.predict_labels(TEXTS[:1], run=ONE) == parabel().predict_labels(TEXTS[:1], run=ONE)
-    parabel().save(folder)  # and can be replaced
+    parabel().save(folder)  # the model can be replaced
     assert Tagger.load(folder).history == parabel().history
 
 
-def test_a_history_that_is_no_file_or_too_large_is_none(tmp_path, monkeypatch):
+def test_history_that_is_too_large_or_a_folder_is_empty(tmp_path, monkeypatch):
     folder = tmp_path / "model"
     parabel().save(folder)
     assert Tagger.load(folder).history
@@ -250,25 +250,25 @@ def test_a_history_that_is_no_file_or_too_large_is_none(tmp_path, monkeypatch):
     assert Tagger.load(folder).history == ()
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 @pytest.mark.parametrize("make", [trees, network])
-def test_the_same_seed_gives_the_same_bytes_but_for_the_history(make, tmp_path):
+def test_same_seed_gives_the_same_files_except_the_history(make, tmp_path):
     make().save(tmp_path / "one")
     make(Run(threads=1, device="cpu", callbacks=lambda event: None)).save(tmp_path / "two")
-    one, two = files_of(tmp_path / "one"), files_of(tmp_path / "two")
+    one, two = read_files(tmp_path / "one"), read_files(tmp_path / "two")
     assert one.keys() == two.keys() == {"about.json", "arrays.safetensors", "history.jsonl"}
     del one["history.jsonl"], two["history.jsonl"]
     assert one == two
 
 
-def timeless(event: dict) -> dict:
+def without_times(event: dict) -> dict:
     return {key: value for key, value in event.items() if key not in ("seconds", "memory", "gpu_memory")}
 
 
-def test_a_resumed_training_has_the_history_of_an_unbroken_one(tmp_path, monkeypatch):
+def test_resumed_training_has_the_history_of_uninterrupted_training(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     from xmtc.nn import training
 
@@ -276,32 +276,32 @@ def test_a_resumed_training_has_the_history_of_an_unbroken_one(tmp_path, monkeyp
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     step = training.TrainingState.step
 
-    def killed_half_way(self, loss):
+    def interrupt_step(self, loss):
         if (self.epoch, self.n_epoch_steps) == (2, 2):
             raise KeyboardInterrupt
         step(self, loss)
 
-    monkeypatch.setattr(training.TrainingState, "step", killed_half_way)
+    monkeypatch.setattr(training.TrainingState, "step", interrupt_step)
     first, again = [], []
     run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
     with pytest.raises(KeyboardInterrupt):
         network(replace(run, callbacks=first.append))
     monkeypatch.setattr(training.TrainingState, "step", step)
     resumed = network(replace(run, callbacks=again.append))
-    assert list(map(timeless, passes(resumed))) == list(map(timeless, passes(whole)))
+    assert list(map(without_times, passes(resumed))) == list(map(without_times, passes(whole)))
     before, after = ([event for event in each if isinstance(event, Pass)] for each in (first, again))
-    assert after[:2] == before  # with the seconds and the memory that they took then
+    assert after[:2] == before  # with the original durations and memory
     assert len(after) == 4
 
     def stops(event) -> bool:
         return isinstance(event, Pass) and event.number == 3
 
-    stopped = network(replace(run, callbacks=stops))  # of a finished training nothing is left to stop
+    stopped = network(replace(run, callbacks=stops))  # a finished training cannot be stopped
     assert passes(stopped) == passes(resumed)
     run.checkpoint.remove()
 
 
-def test_members_have_names_and_so_have_networks_within_them():
+def test_member_and_network_names_are_in_the_history():
     pytest.importorskip("torch")
     members = {"members": ("xml_rnn", "parabel"), "xml_rnn.epochs": 2, "parabel.max_leaf": 10}
     members |= {f"xml_rnn.{name}": value for name, value in TINY.items()}
@@ -313,37 +313,37 @@ def test_members_have_names_and_so_have_networks_within_them():
     assert {"member-0/training", "member-1/growing trees", "member-1/training"} <= set(titles(tagger))
 
 
-def test_models_that_are_combined_bring_their_histories():
+def test_combined_model_has_the_histories_of_its_models():
     one, other = parabel(), network()
     both = combine([one, other], valid=documents(20), run=ONE)
     assert [entry["pass"] for entry in passes(both)] == [1, 2, 3, 4]
     assert passes(both)[0]["network"] == "member-1/level-0"
     assert "member-0/growing trees" in titles(both)
-    assert titles(both)[-1] == "predicting"  # what calibration did
+    assert titles(both)[-1] == "predicting"  # stage of the calibration
 
 
-def test_a_search_tells_of_trials_and_can_be_stopped():
+def test_tuning_notifies_trials_and_can_be_stopped():
     pytest.importorskip("optuna")
     from xmtc.analysis.tune.search import TuningGoal, TuningTrial, tune
     from xmtc.analysis.tune.space import build_search_space
     from xmtc.pipeline import Pipeline
 
-    seen = []
+    events = []
 
     def watch(event) -> bool:
-        seen.append(event)
+        events.append(event)
         return isinstance(event, TuningTrial)
 
     pipeline = Pipeline.from_parameters("parabel", parameters={"max_leaf": 10})
     space = build_search_space("parabel", pipeline, ["n_trees=1,2,3"], [])
     run = Run(threads=1, callbacks=watch)
-    found = tune(documents()[:150], documents()[150:], pipeline, space, TuningGoal(trials=3), run)
-    assert len(found) == 1
-    assert [event.as_json()["event"] for event in seen] == ["begin", "trial", "stage"]
-    assert seen[1] == found[0]
+    result = tune(documents()[:150], documents()[150:], pipeline, space, TuningGoal(trials=3), run)
+    assert len(result) == 1
+    assert [event.as_json()["event"] for event in events] == ["begin", "trial", "stage"]
+    assert events[1] == result[0]
 
 
-def test_rows_for_people():
+def test_history_table_rows():
     stage = {"event": "stage", "title": "growing trees", "seconds": 1.5, "memory": 2**30}
     done = Pass("level-0", 1, 0.25, 0.002, 3.0, {"nDCG@5": 0.5}, 2**31, None).as_json()
     history = [stage, stage | {"memory": 2**31}, done, stage | {"title": "training", "memory": None}]
@@ -351,20 +351,20 @@ def test_rows_for_people():
     assert build_pass_rows(history) == [["level-0", "1", "0.25", "50.00", "0.002", "3.0", "2.00", ""]]
 
 
-def test_titles_of_any_kind_are_kept_and_shown_without_harm(tmp_path):
+def test_unusual_titles_are_stored_unchanged_and_printed_escaped(tmp_path):
     odd = ["reading \u2028 水 \udc80", "\x1b[2J", "a\rb\nc"]
     history = [{"event": "stage", "title": title, "seconds": 1.0, "memory": None} for title in odd]
     replace(parabel(), history=tuple(history)).save(tmp_path / "model")
     assert list(Tagger.load(tmp_path / "model").history) == history
-    said = info(tmp_path / "model", "--history")
-    assert not {"\x1b", "\u2028", "\r"} & set(said)
-    assert "reading � 水 �" in said
-    assert "�[2J" in said
+    message = info(tmp_path / "model", "--history")
+    assert not {"\x1b", "\u2028", "\r"} & set(message)
+    assert "reading � 水 �" in message
+    assert "�[2J" in message
     assert [json.loads(line) for line in info(tmp_path / "model", "--history", "--json").splitlines()] == history
 
 
 @pytest.mark.parametrize("kind", ["passes", "stages"])
-def test_a_plot(kind, tmp_path):
+def test_plot_of_history(kind, tmp_path):
     pytest.importorskip("matplotlib")
     done = [Pass(f"level-{i % 2}", 1 + i // 2, 1 / (i + 1), 0.1, 1.0, {"nDCG@5": 0.1 * i}).as_json() for i in range(6)]
     history = parabel().history if kind == "stages" else done
@@ -380,15 +380,15 @@ def test_a_plot(kind, tmp_path):
         assert len(figure.axes[0].patches) == len(build_stage_rows(history))
 
 
-def test_stages_of_one_title_have_a_bar_each_as_long_as_they_took():
+def test_each_stage_has_a_bar_with_the_length_of_its_duration():
     pytest.importorskip("matplotlib")
-    told = [("reading", 5.0), ("training", 1.0), ("training", 0.5), ("reading", 0.04)]
-    bars = plot_history([Stage(title, seconds).as_json() for title, seconds in told]).axes[0].patches
+    stages = [("reading", 5.0), ("training", 1.0), ("training", 0.5), ("reading", 0.04)]
+    bars = plot_history([Stage(title, seconds).as_json() for title, seconds in stages]).axes[0].patches
     assert [bar.get_width() for bar in bars] == [5.0, 1.5, 0.04]
     assert len({bar.get_y() for bar in bars}) == 3
 
 
-def test_what_cannot_be_plotted(tmp_path, monkeypatch):
+def test_plot_errors(tmp_path, monkeypatch):
     with pytest.raises(XmtcError, match="The history is empty"):
         plot_history([])
     pytest.importorskip("matplotlib")
@@ -401,7 +401,7 @@ def test_what_cannot_be_plotted(tmp_path, monkeypatch):
 
 
 def info(*words) -> str:
-    """What the command prints. In this process, because importing PyTorch takes its time."""
+    """Return the output of `xmtc info`, run in this process because importing PyTorch is slow."""
     done = CliRunner().invoke(app, ["info", *map(str, words)], catch_exceptions=False)
     return done.stdout + done.stderr
 
@@ -409,11 +409,11 @@ def info(*words) -> str:
 def test_info_shows_the_history(tmp_path):
     folder = tmp_path / "model"
     network().save(folder)
-    said = info(folder, "--history").splitlines()
-    assert said[0].split() == ["stage", "seconds", "GiB"]
-    assert said[1].startswith("reading texts ")
-    assert said[-6].split() == ["network", "pass", "loss", "nDCG@5", "rate", "seconds", "GiB"]
-    assert said[-2].split()[:2] == ["level-0", "4"]
+    message = info(folder, "--history").splitlines()
+    assert message[0].split() == ["stage", "seconds", "GiB"]
+    assert message[1].startswith("reading texts ")
+    assert message[-6].split() == ["network", "pass", "loss", "nDCG@5", "rate", "seconds", "GiB"]
+    assert message[-2].split()[:2] == ["level-0", "4"]
     assert info(folder, "--history", "--json") == (folder / "history.jsonl").read_text()
     assert json.loads(info(folder))["method"] == json.loads(info(folder, "--json"))["method"] == "xml_rnn"
 
@@ -428,7 +428,7 @@ def test_info_plots_the_history(tmp_path):
     assert (tmp_path / "history.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_module_of_a_trained_network():
+def test_module_of_a_trained_network_is_a_copy():
     torch = pytest.importorskip("torch")
     tagger = train(documents(), "rank_ae", run=ONE, hidden=8, layer=8, epochs=2, batch=40)
     module, data = tagger.model.network(), tagger.transform(documents(3))
@@ -441,7 +441,7 @@ def test_the_module_of_a_trained_network():
     np.testing.assert_allclose(np.take_along_axis(scores, expected.labels, 1), expected.scores, rtol=1e-5)
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter.zero_()  # what is done to it, the model does not feel
+            parameter.zero_()  # does not change the model
     np.testing.assert_array_equal(tagger.model.predict(data, 5, ONE).scores, expected.scores)
 
 
@@ -462,7 +462,7 @@ def test_a_classifier_has_a_history():
     assert not hasattr(Classifier(), "history_")
 
 
-def test_a_highlight_in_a_notebook():
+def test_highlight_has_an_html_repr():
     pieces = [WeightedText("<b>word</b>", 2.0), WeightedText(" & ", 0.0), WeightedText("other", -1.0)]
     shown = Highlight("<script>", 0.5, pieces, [("<b>word</b>", 2.0), ("other", -1.0)])._repr_html_()
     assert "<b>" not in shown
@@ -481,8 +481,8 @@ PAGE = Path(__file__).parents[2] / "docs/how-to/watch-a-training.md"
 documented = pytest.mark.skipif(not PAGE.exists(), reason="the pages are in the checkout alone")
 
 
-def run_as_documented(name: str) -> Classifier:
-    """The program that the page has under this heading."""
+def run_documented_program(name: str) -> Classifier:
+    """Run the program under this heading of the documentation page."""
     pytest.importorskip("torch")
     program = PAGE.read_text().partition(f"### {name}\n")[2].partition("```py\n")[2].partition("```")[0]
     assert len(program.splitlines()) <= 13
@@ -496,7 +496,7 @@ def test_tensorboard_in_ten_lines(monkeypatch):
     written, module = [], ModuleType("torch.utils.tensorboard")
     module.SummaryWriter = lambda folder: SimpleNamespace(add_scalar=lambda *figure: written.append(figure))
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    done = passes(run_as_documented("TensorBoard").tagger_)
+    done = passes(run_documented_program("TensorBoard").tagger_)
     names = ("loss", "rate", "nDCG@5")
     assert written == [(f"level-0/{name}", entry[name], entry["pass"]) for entry in done for name in names]
 
@@ -507,10 +507,10 @@ def test_mlflow_in_ten_lines(monkeypatch):
     module.start_run = nullcontext
     module.log_metrics = lambda figures, step: written.append((figures["level-0/nDCG at 5"], step))
     monkeypatch.setitem(sys.modules, "mlflow", module)
-    done = passes(run_as_documented("MLflow").tagger_)
+    done = passes(run_documented_program("MLflow").tagger_)
     assert written == [(entry["nDCG@5"], entry["pass"]) for entry in done]
 
 
-def test_a_plot_shows_itself_in_a_notebook():
+def test_plot_has_a_notebook_repr():
     pytest.importorskip("matplotlib")
     assert plot_history(parabel().history)._repr_png_().startswith(b"\x89PNG")

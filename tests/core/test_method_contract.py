@@ -1,4 +1,4 @@
-"""What every recipe and every line of METHODS keeps to."""
+"""Rules for the parameters of every method and the entries of METHODS."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def test_values_take_the_type_of_their_default():
     + [{"salt": value} for value in (np.nan, -np.inf, np.float32("inf"), 10**400, "much", False)]
     + [{"hot": 1}, {"name": 7}, {"name": None}],
 )
-def test_other_values_are_refused(wrong):
+def test_invalid_values_are_rejected(wrong):
     with pytest.raises(XmtcError, match=f"Soup: {next(iter(wrong))}=.* is invalid; expected "):
         Soup(**wrong)
 
 
-def test_a_classifier_holds_what_it_was_given():
+def test_classifier_keeps_parameters_as_passed():
     seven = np.int64(7)
     classifier = Classifier(n_trees=seven)
     assert classifier.get_params()["n_trees"] is seven
@@ -62,7 +62,7 @@ def test_propensities_are_checked():
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_parameter_has_one_owner_and_hides_nothing(name):
+def test_parameter_names_do_not_clash(name):
     names = {field.name for field in fields(method_class(name))}
     of_views = {field.name for view in VIEWS for field in fields(view_class(view))}
     assert not names & of_views
@@ -75,8 +75,8 @@ def test_a_method_knows_its_name(name):
 
 
 @pytest.fixture
-def no_torch(tmp_path, monkeypatch):
-    """A method that needs a package which is not installed, and one that is broken."""
+def broken_methods(tmp_path, monkeypatch):
+    """Register a method whose package is not installed and one whose module is broken."""
     (tmp_path / "needs_torch.py").write_text("import torch.nn\n")
     (tmp_path / "is_broken.py").write_text("import no_such_package\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -84,11 +84,11 @@ def no_torch(tmp_path, monkeypatch):
     monkeypatch.setitem(METHODS, "attention_xml", "needs_torch:AttentionXML")
 
 
-def test_a_missing_extra_is_named(no_torch, monkeypatch):
-    with pytest.raises(MissingExtra) as raised:
+def test_error_names_the_missing_extra(broken_methods, monkeypatch):
+    with pytest.raises(MissingExtra) as error:
         method_class("attention_xml")
-    assert str(raised.value) == "attention_xml needs PyTorch: pip install 'xmtc[neural]'"
-    assert isinstance(raised.value, XmtcError)
+    assert str(error.value) == "attention_xml needs PyTorch: pip install 'xmtc[neural]'"
+    assert isinstance(error.value, XmtcError)
     with pytest.raises(MissingExtra):
         Classifier("attention_xml")
     monkeypatch.setitem(METHODS, "broken", "is_broken:Broken")
@@ -96,7 +96,7 @@ def test_a_missing_extra_is_named(no_torch, monkeypatch):
         method_class("broken")
 
 
-def test_a_missing_extra_does_not_hide_the_other_methods(no_torch):
+def test_methods_command_lists_methods_despite_a_missing_extra(broken_methods):
     shown = CliRunner().invoke(app, ["methods"], catch_exceptions=False).stdout
     assert "parabel " in shown
     assert "attention_xml    attention_xml needs PyTorch: pip install 'xmtc[neural]'" in shown

@@ -1,4 +1,4 @@
-"""Progress that people see: a bar on a terminal and in a notebook, lines elsewhere, nothing where none is wanted."""
+"""Progress display: a bar on a terminal and in a notebook, lines elsewhere, nothing if it is disabled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STAMP = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Path:
+def corpus_folder(tmp_path_factory) -> Path:
     return make_place(tmp_path_factory.mktemp("progress"))
 
 
@@ -46,22 +46,24 @@ class Clock:
         return self.now
 
 
-def worked(n_steps: int, clock: Clock, pace: LineSchedule, title: str = "training", news: bool = False) -> None:
-    """A piece of work of so many steps, each of which takes a second."""
-    with show_lines(title, n_steps, pace) as told:
+def run_steps(
+    n_steps: int, clock: Clock, schedule: LineSchedule, title: str = "training", has_status: bool = False
+) -> None:
+    """Show progress of work with this number of steps of one second each."""
+    with show_lines(title, n_steps, schedule) as display:
         for step in range(n_steps):
             clock.now += 1
-            told.advance()
-            if news and step % 50 == 49:
-                told.set_status(f"pass {step // 50 + 1}")
+            display.advance()
+            if has_status and step % 50 == 49:
+                display.set_status(f"pass {step // 50 + 1}")
 
 
-def test_lines_come_after_ten_seconds_and_then_after_growing_ones(capsys):
+def test_lines_appear_after_ten_seconds_and_then_at_growing_intervals(capsys):
     clock = Clock()
-    worked(200, clock, LineSchedule(clock))
-    said = capsys.readouterr().err
-    assert len(STAMP.findall(said)) == 6
-    assert STAMP.sub("", said).splitlines() == [
+    run_steps(200, clock, LineSchedule(clock))
+    message = capsys.readouterr().err
+    assert len(STAMP.findall(message)) == 6
+    assert STAMP.sub("", message).splitlines() == [
         "training: 5 % after 10 s, 3 min 10 s left",
         "training: 15 % after 30 s, 2 min 50 s left",
         "training: 35 % after 1 min 10 s, 2 min 10 s left",
@@ -71,53 +73,53 @@ def test_lines_come_after_ten_seconds_and_then_after_growing_ones(capsys):
     ]
 
 
-def test_quick_work_says_nothing(capsys):
+def test_short_work_prints_nothing(capsys):
     clock = Clock()
-    pace = LineSchedule(clock)
-    worked(int(FIRST_LINE_SECONDS) - 1, clock, pace, news=True)
+    schedule = LineSchedule(clock)
+    run_steps(int(FIRST_LINE_SECONDS) - 1, clock, schedule, has_status=True)
     assert capsys.readouterr() == ("", "")
 
 
-def test_many_short_pieces_are_heard_of_and_after_a_rest_the_pace_begins_anew(capsys):
+def test_many_short_stages_print_lines_and_a_pause_resets_the_schedule(capsys):
     clock = Clock()
-    pace = LineSchedule(clock)
+    schedule = LineSchedule(clock)
     for _ in range(5):
-        worked(4, clock, pace, "growing trees")
-    said = STAMP.sub("", capsys.readouterr().err).splitlines()
-    assert said == ["growing trees: 50 % after 2 s, 2 s left", "growing trees: done after 4 s"]
+        run_steps(4, clock, schedule, "growing trees")
+    message = STAMP.sub("", capsys.readouterr().err).splitlines()
+    assert message == ["growing trees: 50 % after 2 s, 2 s left", "growing trees: done after 4 s"]
     clock.now += 2 * MAX_LINE_INTERVAL_SECONDS
-    worked(9, clock, pace)
+    run_steps(9, clock, schedule)
     assert capsys.readouterr().err == ""
 
 
-def test_every_pass_of_long_work_has_a_line(capsys):
+def test_every_epoch_of_long_work_has_a_line(capsys):
     clock = Clock()
-    worked(150, clock, LineSchedule(clock), news=True)
-    said = STAMP.sub("", capsys.readouterr().err)
-    assert [line for line in said.splitlines() if "pass" in line] == [
+    run_steps(150, clock, LineSchedule(clock), has_status=True)
+    message = STAMP.sub("", capsys.readouterr().err)
+    assert [line for line in message.splitlines() if "pass" in line] == [
         "training: 33 % after 50 s, 1 min 40 s left (pass 1)",
         "training: 67 % after 1 min 40 s, 50 s left (pass 2)",
         "training: 100 % after 2 min 30 s (pass 3)",
     ]
 
 
-def test_news_before_the_first_line_come_with_it(capsys):
+def test_status_set_before_the_first_line_is_printed_with_it(capsys):
     clock = Clock()
-    with show_lines("training", 30, LineSchedule(clock)) as told:
+    with show_lines("training", 30, LineSchedule(clock)) as display:
         clock.now += 6
-        told.set_status("pass 1")
+        display.set_status("pass 1")
         assert capsys.readouterr().err == ""
         clock.now += 6
-        told.advance(10)
+        display.advance(10)
         assert "33 % after 12 s, 24 s left (pass 1)" in capsys.readouterr().err
 
 
-def test_work_of_no_size_and_more_than_was_announced(capsys):
+def test_progress_is_at_most_100_percent(capsys):
     clock = Clock()
     for total in (0, 2):
-        told = ProgressLines("reading", total, LineSchedule(clock))
+        display = ProgressLines("reading", total, LineSchedule(clock))
         clock.now += 20
-        told.advance(3)
+        display.advance(3)
         assert "reading: 100 % after 20 s\n" in capsys.readouterr().err
 
 
@@ -143,65 +145,65 @@ class Broken(io.StringIO):
 
 
 @pytest.mark.parametrize("stream", ["none", "closed", "broken"])
-def test_without_standard_error_work_goes_on(stream, monkeypatch):
+def test_work_continues_without_standard_error(stream, monkeypatch):
     streams = {"none": None, "closed": io.StringIO(), "broken": Broken()}
     if stream == "closed":
         streams[stream].close()
     monkeypatch.setattr(sys, "stderr", streams[stream])
     clock = Clock()
     monkeypatch.setattr(progress, "show_lines", lambda title, total: show_lines(title, total, LineSchedule(clock)))
-    with Run(progress=True).stage("training", 10) as told:
+    with Run(progress=True).stage("training", 10) as display:
         clock.now += 30
-        told.advance(5)
-        told.set_status("pass 1")
-    assert sys.stderr is streams[stream]  # and nobody has put another in its place
+        display.advance(5)
+        display.set_status("pass 1")
+    assert sys.stderr is streams[stream]  # the stream is not replaced
 
 
-def test_python_shows_progress_if_asked(capsys, monkeypatch):
+def test_python_shows_progress_on_request(capsys, monkeypatch):
     clock = Clock()
     monkeypatch.setattr(progress, "show_lines", lambda title, total: show_lines(title, total, LineSchedule(clock)))
-    for wanted in (False, True):
-        with Run(progress=wanted).stage("training", 10) as told:
+    for expected in (False, True):
+        with Run(progress=expected).stage("training", 10) as display:
             clock.now += 30
-            told.advance(5)
-        assert ("training: 50 %" in capsys.readouterr().err) == wanted
+            display.advance(5)
+        assert ("training: 50 %" in capsys.readouterr().err) == expected
 
 
-def test_only_the_first_of_several_processes_shows_and_tells(capsys, monkeypatch):
-    clock, seen = Clock(), []
+def test_only_the_first_of_several_processes_shows_progress_and_notifies(capsys, monkeypatch):
+    clock, events = Clock(), []
     monkeypatch.setattr(progress, "show_lines", lambda title, total: show_lines(title, total, LineSchedule(clock)))
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank, expected in (("1", 0), ("0", 2)):
         monkeypatch.setenv("RANK", rank)
-        with Run(progress=True, callbacks=seen.append).stage("training", 10) as told:
+        with Run(progress=True, callbacks=events.append).stage("training", 10) as display:
             clock.now += 30
-            told.advance(5)
-        assert len(seen) == len(capsys.readouterr().err.splitlines()) == expected
+            display.advance(5)
+        assert len(events) == len(capsys.readouterr().err.splitlines()) == expected
 
 
-def test_a_notebook_has_bars_where_rich_can_draw_them(monkeypatch):
+def test_notebook_shows_a_bar_if_rich_supports_it(monkeypatch):
     pytest.importorskip("IPython")
     monkeypatch.setattr(progress, "find_spec", lambda name: None)
     assert not progress.is_notebook()
     monkeypatch.setattr(progress, "find_spec", lambda name: name)
-    assert not progress.is_notebook()  # IPython is imported, and yet this is no notebook
+    assert not progress.is_notebook()  # IPython is imported, but this is not a notebook
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     assert progress.is_notebook()
     monkeypatch.setattr(progress, "show_bar", lambda title, total: "a bar")
     assert show_progress("training", 10) == "a bar"
 
 
-def seen_on_a_terminal(code: str) -> bytes:
-    """What Python code prints to standard error where that is a terminal."""
+def capture_terminal_output(code: str) -> bytes:
+    """Return what Python code prints to standard error if that is a terminal."""
     terminal, end = pty.openpty()
     process = subprocess.Popen([sys.executable, "-c", code], stderr=end, env={**os.environ, "TERM": "xterm"})
     os.close(end)
-    seen = b""
-    with contextlib.suppress(OSError):  # what reading a terminal gives once its other end is closed
+    events = b""
+    with contextlib.suppress(OSError):  # raised when the other end of the terminal is closed
         while chunk := os.read(terminal, 4096):
-            seen += chunk
+            events += chunk
     assert process.wait(60) == 0
-    return seen
+    return events
 
 
 WORK = """
@@ -216,20 +218,20 @@ with progress.show_progress("training", 4) as bar:
 """
 
 
-def test_a_terminal_sees_a_bar_for_work_that_takes_its_time():
-    seen = seen_on_a_terminal(WORK.format(patience=0.1))
-    assert b"training" in seen
-    assert b"time left" in seen
-    assert b"50%" in seen
-    assert seen_on_a_terminal(WORK.format(patience=30)) == b""
+def test_terminal_shows_a_bar_for_long_work():
+    events = capture_terminal_output(WORK.format(patience=0.1))
+    assert b"training" in events
+    assert b"time left" in events
+    assert b"50%" in events
+    assert capture_terminal_output(WORK.format(patience=30)) == b""
 
 
-def test_a_pipe_sees_no_bar():
+def test_pipe_shows_no_bar():
     code = WORK.format(patience=0.1)
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stderr == b""
 
 
-# A command whose every step takes, as its clock says, some seconds.
+# A command with a fake clock: every step takes some seconds.
 SLOW_CLOCK = """
 import sys
 import time
@@ -243,78 +245,82 @@ main()
 """
 
 
-def slow_command(place: Path, *words: str) -> subprocess.CompletedProcess:
+def slow_command(corpus_folder: Path, *words: str) -> subprocess.CompletedProcess:
     code = SLOW_CLOCK.format(words=list(words))
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=place, check=True, text=True)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=corpus_folder, check=True, text=True)
 
 
 TRAIN = ("train", "train.jsonl", "-m", "parabel", "-p", "max_leaf=10", "-o", "slow")
 
 
-def test_a_slow_training_off_a_terminal_tells_how_far_it_is(place):
-    said = slow_command(place, *TRAIN).stderr.splitlines()
-    assert STAMP.match(said[0])
-    assert any(" training: " in line and " % after " in line for line in said)
-    assert said[-1].startswith("slow: parabel trained on 400 documents")
+def test_slow_training_without_a_terminal_prints_lines(corpus_folder):
+    message = slow_command(corpus_folder, *TRAIN).stderr.splitlines()
+    assert STAMP.match(message[0])
+    assert any(" training: " in line and " % after " in line for line in message)
+    assert message[-1].startswith("slow: parabel trained on 400 documents")
 
 
-def test_quiet_is_silent(place):
-    done = slow_command(place, *TRAIN, "--quiet")
+def test_quiet_is_silent(corpus_folder):
+    done = slow_command(corpus_folder, *TRAIN, "--quiet")
     assert (done.stdout, done.stderr) == ("", "")
-    assert (place / "slow" / "about.json").exists()
-    done = slow_command(place, "combine", "model", "slow", "-o", "both", "--valid", "test.jsonl", "-q")
+    assert (corpus_folder / "slow" / "about.json").exists()
+    done = slow_command(corpus_folder, "combine", "model", "slow", "-o", "both", "--valid", "test.jsonl", "-q")
     assert (done.stdout, done.stderr) == ("", "")
-    done = slow_command(place, "evaluate", "model", "test.jsonl", "P@1", "-q")
+    done = slow_command(corpus_folder, "evaluate", "model", "test.jsonl", "P@1", "-q")
     assert done.stdout.startswith("P@1")
     assert done.stderr == ""
     for words, silent in ((["-q"], True), ([], False)):
-        done = slow_command(place, "predict", "model", "train.jsonl", "-k", "1", *words)
+        done = slow_command(corpus_folder, "predict", "model", "train.jsonl", "-k", "1", *words)
         assert len(done.stdout.splitlines()) == 400
         assert (done.stderr == "") == silent
 
 
-def logged(path: Path) -> list[dict]:
+def read_log(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_a_log_has_a_json_line_for_each_event_in_order(place):
+def test_a_log_has_a_json_line_for_each_event_in_order(corpus_folder):
     words = ("train", "train.jsonl", "-p", "max_leaf=10", "-o", "logged", "--log-json", "log.jsonl", "-q")
-    assert xmtc(*words, cwd=place).returncode == 0
-    found = logged(place / "log.jsonl")
-    assert [entry["time"] for entry in found] == sorted(entry["time"] for entry in found)
-    ended = [entry["title"] for entry in found if entry["event"] == "stage"]
-    assert ended == [entry["title"] for entry in found if entry["event"] == "begin"]
+    assert xmtc(*words, cwd=corpus_folder).returncode == 0
+    result = read_log(corpus_folder / "log.jsonl")
+    assert [entry["time"] for entry in result] == sorted(entry["time"] for entry in result)
+    ended = [entry["title"] for entry in result if entry["event"] == "stage"]
+    assert ended == [entry["title"] for entry in result if entry["event"] == "begin"]
     expected = ["reading texts", "weighing words", "summing labels", "growing trees", "training"]
     assert list(dict.fromkeys(ended)) == expected
-    for entry in found:
+    for entry in result:
         del entry["time"]
-    assert [entry for entry in found if entry["event"] != "begin"] == logged(place / "logged" / "history.jsonl")
+    assert [entry for entry in result if entry["event"] != "begin"] == read_log(
+        corpus_folder / "logged" / "history.jsonl"
+    )
 
-    assert xmtc("evaluate", "model", "test.jsonl", "--log-json", "log.jsonl", cwd=place).returncode == 0
-    more = logged(place / "log.jsonl")
-    assert [entry["title"] for entry in more[len(found) :: 2]] == ["reading texts", "predicting"]
+    assert xmtc("evaluate", "model", "test.jsonl", "--log-json", "log.jsonl", cwd=corpus_folder).returncode == 0
+    more = read_log(corpus_folder / "log.jsonl")
+    assert [entry["title"] for entry in more[len(result) :: 2]] == ["reading texts", "predicting"]
 
 
-def test_a_log_is_written_over_nothing_else(place):
-    def refused(*words) -> str:
-        done = xmtc(*words, cwd=place)
+def test_log_overwrites_only_logs(corpus_folder):
+    def run_rejected(*words) -> str:
+        done = xmtc(*words, cwd=corpus_folder)
         assert done.returncode == 2
         return done.stderr.decode()
 
     words = ("train", "train.jsonl", "-o", "other", "--log-json")
-    before = (place / "train.jsonl").read_bytes()
-    assert "train.jsonl exists and is not a log of xmtc" in refused(*words, "train.jsonl")
-    assert (place / "train.jsonl").read_bytes() == before
-    assert "nowhere/log.jsonl cannot be written (No such file or directory)" in refused(*words, "nowhere/log.jsonl")
-    assert "--log-json - is not a file" in refused(*words, "-")
-    (place / "own").mkdir()
-    done = xmtc("train", "train.jsonl", "-p", "max_leaf=10", "-o", "own", cwd=place)
+    before = (corpus_folder / "train.jsonl").read_bytes()
+    assert "train.jsonl exists and is not a log of xmtc" in run_rejected(*words, "train.jsonl")
+    assert (corpus_folder / "train.jsonl").read_bytes() == before
+    assert "nowhere/log.jsonl cannot be written (No such file or directory)" in run_rejected(
+        *words, "nowhere/log.jsonl"
+    )
+    assert "--log-json - is not a file" in run_rejected(*words, "-")
+    (corpus_folder / "own").mkdir()
+    done = xmtc("train", "train.jsonl", "-p", "max_leaf=10", "-o", "own", cwd=corpus_folder)
     assert done.returncode == 0
     inside = ("train", "train.jsonl", "-o", "own", "--log-json", "own/log.jsonl")
-    assert "own/log.jsonl lies in the folder of a model" in refused(*inside)  # before the training, not after it
+    assert "own/log.jsonl lies in the folder of a model" in run_rejected(*inside)  # reported before the training
 
 
-def test_a_log_that_was_cut_off_goes_on_in_a_line_of_its_own(tmp_path):
+def test_truncated_log_continues_on_a_new_line(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text('{"time": "now", "event": "begin"}\n{"time": "la')
     make_json_log(path)(Stage("training"))
@@ -322,36 +328,36 @@ def test_a_log_that_was_cut_off_goes_on_in_a_line_of_its_own(tmp_path):
     assert json.loads(path.read_text().splitlines()[2])["title"] == "training"
 
 
-def test_a_bar_that_is_about_to_appear_is_taken_away_again(monkeypatch):
-    told = []
+def test_bar_that_starts_during_the_end_is_removed(monkeypatch):
+    calls = []
 
     class SlowBars(rich.progress.Progress):
         def start(self):
             time.sleep(0.2)
-            told.append("start")
+            calls.append("start")
 
         def stop(self):
-            told.append("stop")
+            calls.append("stop")
 
     monkeypatch.setattr(rich.progress, "Progress", SlowBars)
     monkeypatch.setattr(progress, "BAR_DELAY_SECONDS", 0.0)
     with progress.show_bar("training", 4):
         time.sleep(0.05)
-    assert told == ["start", "stop"]
+    assert calls == ["start", "stop"]
 
 
-def test_a_search_logs_its_trials_and_its_training(place):
+def test_tuning_logs_trials_and_training(corpus_folder):
     pytest.importorskip("optuna")
-    (place / "few.jsonl").write_text(lines_of(120, seed=2))
+    (corpus_folder / "few.jsonl").write_text(lines_of(120, seed=2))
     searching = ("--trials", "2", "-s", "n_trees=1,2", "-p", "max_leaf=10", "-o", "tuned")
-    done = xmtc("tune", "few.jsonl", *searching, "-q", "--log-json", "tune.jsonl", cwd=place)
+    done = xmtc("tune", "few.jsonl", *searching, "-q", "--log-json", "tune.jsonl", cwd=corpus_folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr == b""
-    found = logged(place / "tune.jsonl")
-    trials = [entry for entry in found if entry["event"] == "trial"]
+    result = read_log(corpus_folder / "tune.jsonl")
+    trials = [entry for entry in result if entry["event"] == "trial"]
     assert 1 <= len(trials) <= 2
     assert all(trial["parameters"]["n_trees"] in (1, 2) and trial["value"] > 0 for trial in trials)
-    titles = [entry["title"] for entry in found if entry["event"] == "stage"]
+    titles = [entry["title"] for entry in result if entry["event"] == "stage"]
     assert (titles[0], titles[-1]) == ("tuning parabel", "training")
-    history = logged(place / "tuned" / "history.jsonl")
+    history = read_log(corpus_folder / "tuned" / "history.jsonl")
     assert [entry["title"] for entry in history] == titles[1:]

@@ -1,4 +1,4 @@
-"""What a terminal would obey is shown, never sent: in messages, and in answers on a terminal. Files get all of it."""
+"""Escaping of control characters in messages and in output on a terminal; files keep them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EVIL = "\x1b[2J\n\r\x07\x9b\u202e\u2066\u2028\u200fx"
         ("half \ud83d", "half \\ud83d"),
     ],
 )
-def test_what_is_obeyed_is_escaped(text, shown):
+def test_control_characters_are_escaped(text, shown):
     assert escape_controls(text) == shown
     escape_controls(text).encode()
 
@@ -41,14 +41,14 @@ def test_what_is_obeyed_is_escaped(text, shown):
 def test_a_message_is_one_line():
     error = XmtcError(f"There is no {EVIL}; check it.")
     assert str(error) == "There is no \\x1b[2J\\n\\r\\x07\\x9b\\u202e\\u2066\\u2028\\u200fx; check it."
-    assert error.args == (f"There is no {EVIL}; check it.",)  # as it was, for programs
+    assert error.args == (f"There is no {EVIL}; check it.",)  # unchanged for programs
 
 
 def test_json_stays_the_same_json():
-    said = {"label": EVIL, "text": "half \ud83d", "nested": ["ü", 1]}
-    written = escape_json_controls(json.dumps(said, ensure_ascii=False, indent=1))
-    assert json.loads(written) == said
-    assert escape_controls(written.replace("\n", "")) == written.replace("\n", "")
+    message = {"label": EVIL, "text": "half \ud83d", "nested": ["ü", 1]}
+    write_prediction = escape_json_controls(json.dumps(message, ensure_ascii=False, indent=1))
+    assert json.loads(write_prediction) == message
+    assert escape_controls(write_prediction.replace("\n", "")) == write_prediction.replace("\n", "")
 
 
 class Terminal(io.BytesIO):
@@ -59,7 +59,7 @@ class Terminal(io.BytesIO):
 WRITERS = {"csv": csv_rows, "tsv": tsv_rows, "jsonl": json_lines, "table": terminal}
 
 
-def written(format: str, stream: io.BytesIO) -> str:
+def write_prediction(format: str, stream: io.BytesIO) -> str:
     tags = [Tag("=1+1", 0.5), Tag(EVIL, 0.25), Tag("-1", 0.125)]
     with WRITERS[format](stream, PredictionTable()) as write:
         write([Prediction(EVIL, tags, text=EVIL)])
@@ -67,10 +67,13 @@ def written(format: str, stream: io.BytesIO) -> str:
 
 
 @pytest.mark.parametrize("format", ["csv", "tsv"])
-def test_a_table_in_a_file_is_read_as_it_was(format):
-    """But for what a spreadsheet takes for a formula; the label -1 stays the label -1."""
+def test_table_in_a_file_keeps_control_characters(format):
+    """Check that only spreadsheet formulas are changed; the label -1 is kept."""
     rows = list(
-        csv.reader(io.StringIO(written(format, io.BytesIO()), newline=""), dialect=f"excel{'-tab' * (format == 'tsv')}")
+        csv.reader(
+            io.StringIO(write_prediction(format, io.BytesIO()), newline=""),
+            dialect=f"excel{'-tab' * (format == 'tsv')}",
+        )
     )
     assert rows == [
         ["id", "rank", "label", "score"],
@@ -81,29 +84,29 @@ def test_a_table_in_a_file_is_read_as_it_was(format):
 
 
 @pytest.mark.parametrize("format", ["csv", "tsv", "jsonl"])
-def test_a_table_on_a_terminal_is_harmless(format):
-    answer = written(format, Terminal())
+def test_table_on_a_terminal_has_no_control_characters(format):
+    answer = write_prediction(format, Terminal())
     assert not set(answer.replace("\n", "").replace("\t", "")) & set(EVIL.replace("x", "").replace("[2J", ""))
     assert answer.count("\n") == (1 if format == "jsonl" else 4)
 
 
-def test_the_table_that_people_read_is_harmless(monkeypatch):
+def test_text_table_has_no_control_characters(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
-    answer = written("table", Terminal())
+    answer = write_prediction("table", Terminal())
     assert not set(answer.replace("\n", "").replace("[1m", "")) & set("\r\x07\x9b\u202e\u2066\u2028\u200f")
     assert "\x1b[2J" not in answer
     assert "\\x1b[2J\\n\\r\\x07\\x9b" in answer
 
 
-def test_json_lines_are_read_as_they_were():
-    found = json.loads(written("jsonl", io.BytesIO()))
-    assert found["id"] == EVIL
-    assert [each["label"] for each in found["labels"]] == ["=1+1", EVIL, "-1"]
+def test_json_lines_round_trip():
+    result = json.loads(write_prediction("jsonl", io.BytesIO()))
+    assert result["id"] == EVIL
+    assert [each["label"] for each in result["labels"]] == ["=1+1", EVIL, "-1"]
 
 
-def test_an_explanation_on_a_terminal_is_harmless():
+def test_explanation_on_a_terminal_has_no_control_characters():
     highlight = Highlight(EVIL, 0.5, [WeightedText(f"one\r\ntwo{EVIL}", 1.0)], [(EVIL, 1.0)])
     shown = format_highlight(highlight, Console(force_terminal=True, no_color=True, file=io.StringIO()))
     assert "\x1b[2J" not in shown
@@ -114,7 +117,7 @@ def test_an_explanation_on_a_terminal_is_harmless():
     assert f"one\r\ntwo{EVIL}" in plain
 
 
-def test_the_very_name_is_never_near():
+def test_equal_name_is_not_suggested():
     assert find_similar_names("parabel", ["parabel", "parabels"]) == ["parabels"]
     assert find_similar_names("parabel", ["parabel"]) == []
     assert find_similar_names("prabel", ["parabel", "plt"]) == ["parabel"]

@@ -103,17 +103,17 @@ Y = truth([[0, 2], [1], [], [2, 4]], 5)
     ],
 )
 def test_by_hand(name: str, expected: float) -> None:
-    found = evaluate(PREDICTED, Y, [name], train_frequencies=np.ones(4), propensity=Steps(), n_train=9)
-    assert found == {name: pytest.approx(expected, abs=1e-12)}
+    result = evaluate(PREDICTED, Y, [name], train_frequencies=np.ones(4), propensity=Steps(), n_train=9)
+    assert result == {name: pytest.approx(expected, abs=1e-12)}
 
 
 def test_tuned_thresholds_by_hand() -> None:
     """Label 2 for the first document and 1 for the second: two assigned, both correct, of five true labels."""
     assigned = predictions([[2, -1], [1, -1], [-1, -1], [-1, -1]])
-    found = evaluate(PREDICTED, Y, [*DECISION_METRICS, "micro-F1@0.5"], assigned=assigned)
+    result = evaluate(PREDICTED, Y, [*DECISION_METRICS, "micro-F1@0.5"], assigned=assigned)
     expected = [1, 2 / 5, 4 / 7, 2 / 4, (1 + 1 / 2) / 4, (1 + 2 / 3) / 4, 2 / 4, (1 / 2 + 1) / 4, (2 / 3 + 1) / 4]
-    assert [found[name] for name in DECISION_METRICS] == pytest.approx(expected)
-    assert found["micro-F1@0.5"] == pytest.approx(6 / 11)
+    assert [result[name] for name in DECISION_METRICS] == pytest.approx(expected)
+    assert result["micro-F1@0.5"] == pytest.approx(6 / 11)
     with pytest.raises(XmtcError, match="need tuned thresholds, and the model has none; tune them with"):
         evaluate(PREDICTED, Y, "micro-F1@decision")
 
@@ -121,9 +121,9 @@ def test_tuned_thresholds_by_hand() -> None:
 def test_calibration_error_by_hand() -> None:
     """Rank 1 scores 0.9, 0.8, 0.7 and 0.6, the first and the last correct; rank 2 adds an incorrect 0.6 to the bin of
     the correct one, a correct 0.5 and an incorrect 0.3."""
-    found = evaluate(PREDICTED, Y, ["ECE@1", "ECE@2"])
-    assert found["ECE@1"] == pytest.approx((abs(0.9 - 1) + 0.8 + 0.7 + abs(0.6 - 1)) / 4, abs=1e-6)
-    assert found["ECE@2"] == pytest.approx((0.1 + 0.8 + 0.7 + abs(1.2 - 1) + abs(0.5 - 1) + 0.3) / 7, abs=1e-6)
+    result = evaluate(PREDICTED, Y, ["ECE@1", "ECE@2"])
+    assert result["ECE@1"] == pytest.approx((abs(0.9 - 1) + 0.8 + 0.7 + abs(0.6 - 1)) / 4, abs=1e-6)
+    assert result["ECE@2"] == pytest.approx((0.1 + 0.8 + 0.7 + abs(1.2 - 1) + abs(0.5 - 1) + 0.3) / 7, abs=1e-6)
     sure = predictions([[0], [0]], [[1.0], [1.0]])
     assert evaluate(sure, truth([[0], [0]], 1), ["ECE@1"]) == {"ECE@1": 0}
     assert evaluate(predictions([[-1]]), truth([[0]], 1), ["ECE@1"]) == {"ECE@1": 0}
@@ -143,11 +143,11 @@ def test_curves_by_hand() -> None:
 def test_labels_without_a_curve_are_excluded() -> None:
     """Label 0 has too few documents (four); label 1 has all nine, so that no document can be ranked below them."""
     predicted, rows = predictions([[0, 1]] * 9), [[0, 1]] * 4 + [[1]] * 5
-    found = evaluate(
+    result = evaluate(
         predicted, truth(rows, 2), [f"{kind}@{group}" for kind in ("AUC", "AUPR") for group in FREQUENCY_GROUPS]
     )
-    assert len(found) == 6
-    assert np.isnan(list(found.values())).all()
+    assert len(result) == 6
+    assert np.isnan(list(result.values())).all()
 
 
 def random_case(seed: int, tied: bool = False) -> tuple[Predictions, csr_array, np.ndarray]:
@@ -184,8 +184,8 @@ def test_against_napkinxc(seed: int, napkin: Any) -> None:
         "coverage": napkin.coverage_at_k(true, guessed, k=10),
     }
     names = [f"{kind}@{k}" for kind in expected for k in range(1, 11)]
-    found = evaluate(ranked, Y, names, frequencies, n_train=1000)
-    assert list(found.values()) == pytest.approx(np.concatenate(list(expected.values())), abs=1e-12)
+    result = evaluate(ranked, Y, names, frequencies, n_train=1000)
+    assert list(result.values()) == pytest.approx(np.concatenate(list(expected.values())), abs=1e-12)
 
 
 def evaluate_by_loop(true: list[list[int]], guessed: list[list[int]], inverse: np.ndarray, k: int) -> dict[str, float]:
@@ -213,8 +213,8 @@ def test_against_a_double_loop(seed: int, k: int) -> None:
     ranked, Y, frequencies = random_case(seed)
     propensity = PROPENSITIES["amazon"]
     expected = evaluate_by_loop(*lists(ranked, Y), propensity.inverse(np.append(frequencies, np.zeros(5)), 500), k)
-    found = evaluate(ranked, Y, list(expected), frequencies, propensity, 500)
-    assert found == pytest.approx(expected, abs=1e-12)
+    result = evaluate(ranked, Y, list(expected), frequencies, propensity, 500)
+    assert result == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("threshold", [0.5, 1.2, 1.7])
@@ -244,10 +244,10 @@ def test_curves_against_scikit_learn(tied: bool) -> None:
     group = assign_frequency_groups(dense.sum(axis=0)[labels].astype(np.int64))
     assert set(group) == {0, 1, 2}
     for kind, peer in (("AUC", roc_auc_score), ("AUPR", average_precision_score)):
-        found = evaluate(ranked, Y, [f"{kind}@{name}" for name in FREQUENCY_GROUPS])
+        result = evaluate(ranked, Y, [f"{kind}@{name}" for name in FREQUENCY_GROUPS])
         for i, name in enumerate(FREQUENCY_GROUPS):
             expected = np.mean([peer(dense[:, label], scores[:, label]) for label in labels[group == i]])
-            assert found[f"{kind}@{name}"] == pytest.approx(expected, abs=1e-9)
+            assert result[f"{kind}@{name}"] == pytest.approx(expected, abs=1e-9)
 
 
 def test_groups_by_hand() -> None:
@@ -298,8 +298,8 @@ def test_per_document_values_average_to_the_metric() -> None:
 def test_raw_psp_is_at_least_precision() -> None:
     """1/p is at least 1. In AttentionXML's Table 1 PSP@1 (44.97) is below P@1 (87.12), so it is the normalised one."""
     ranked, Y, frequencies = random_case(10)
-    found = evaluate(ranked, Y, ["P@3", "rawPSP@3", "PSP@3"], frequencies, n_train=1000)
-    assert found["rawPSP@3"] > found["P@3"] > 0
+    result = evaluate(ranked, Y, ["P@3", "rawPSP@3", "PSP@3"], frequencies, n_train=1000)
+    assert result["rawPSP@3"] > result["P@3"] > 0
     perfect = Predictions(np.array([[2, 0]], np.int32), np.array([[1, 1]], np.float32))
     best = evaluate(perfect, truth([[0, 2]], 3), ["PSP@2", "rawPSP@2"], np.ones(3), Steps(), n_train=9)
     assert best == {"PSP@2": 1.0, "rawPSP@2": (3 + 1) / 2}
@@ -307,8 +307,8 @@ def test_raw_psp_is_at_least_precision() -> None:
 
 def test_documents_without_labels_count_zero() -> None:
     names = ["rawPSP@1", "P@1", "R@1", "nDCG@1", "PSP@1", "PSnDCG@1", "coverage@1", "micro-F1@2", "macro-F1@2"]
-    found = evaluate(predictions([[0], [1]]), truth([[], []], 2), names, np.ones(2), n_train=2)
-    assert found == dict.fromkeys(names, 0.0)
+    result = evaluate(predictions([[0], [1]]), truth([[], []], 2), names, np.ones(2), n_train=2)
+    assert result == dict.fromkeys(names, 0.0)
 
 
 def test_truth_may_be_unsorted_repeated_or_hold_zeros() -> None:
@@ -324,10 +324,10 @@ def test_truth_may_be_unsorted_repeated_or_hold_zeros() -> None:
 
 def test_predicted_label_without_column_in_truth_raises() -> None:
     """Label 3 of document 0 must not be taken for a label of the next document."""
-    found, true = predictions([[3], [0]]), truth([[0], [1]], 2)
-    assert not RankedResults(found, true).hits.any()
+    result, true = predictions([[3], [0]]), truth([[0], [1]], 2)
+    assert not RankedResults(result, true).hits.any()
     with pytest.raises(XmtcError, match="predictions contain label 3, but Y has 2 columns; pass a Y with"):
-        evaluate(found, true, ["P@1"])
+        evaluate(result, true, ["P@1"])
 
 
 def test_label_predicted_twice_raises() -> None:
@@ -431,9 +431,9 @@ def test_evaluate_command_accepts_custom_metric(tmp_path) -> None:
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = ["evaluate", str(tmp_path / "model"), str(tmp_path / "test.jsonl"), "--json"]
 
-    found = json.loads(CliRunner().invoke(app, [*command, "P@1", "RR@1", "rr@10"]).stdout)
-    assert list(found) == ["P@1", "RR@1", "RR@10"]
-    assert found["P@1"] == found["RR@1"] < found["RR@10"]
+    result = json.loads(CliRunner().invoke(app, [*command, "P@1", "RR@1", "rr@10"]).stdout)
+    assert list(result) == ["P@1", "RR@1", "RR@10"]
+    assert result["P@1"] == result["RR@1"] < result["RR@10"]
 
     error = CliRunner().invoke(app, [*command, "RR@0"]).exception
     assert "did you mean RR@5?" in str(error)

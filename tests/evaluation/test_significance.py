@@ -74,14 +74,14 @@ def results(table: str) -> np.ndarray:
 
 @pytest.mark.parametrize(("table", "published_ranks", "p_values"), PUBLISHED, ids=["P@k", "nDCG@k"])
 def test_ranks_and_p_values_equal_the_published_ones(table, published_ranks, p_values):
-    found = results(table)
-    assert found.shape == (15, len(METHODS))
-    assert compute_average_ranks(found) == pytest.approx(published_ranks, abs=0.005)
-    measured = [compute_signed_rank_p_value(found[:, -1], found[:, other], ignore_ties=True) for other in range(7)]
+    result = results(table)
+    assert result.shape == (15, len(METHODS))
+    assert compute_average_ranks(result) == pytest.approx(published_ranks, abs=0.005)
+    measured = [compute_signed_rank_p_value(result[:, -1], result[:, other], ignore_ties=True) for other in range(7)]
     assert measured == pytest.approx(p_values, rel=5e-3)  # three digits are printed
-    exact = [compute_signed_rank_p_value(found[:, -1], found[:, other]) for other in range(7)]
+    exact = [compute_signed_rank_p_value(result[:, -1], result[:, other]) for other in range(7)]
     assert exact == [
-        expected if has_no_ties(found[:, -1] - found[:, other]) else pytest.approx(expected, rel=0.11)
+        expected if has_no_ties(result[:, -1] - result[:, other]) else pytest.approx(expected, rel=0.11)
         for other, expected in enumerate(measured)
     ]
     assert sum(exact[other] != measured[other] for other in range(7)) == 1  # AnnexML in one table, Parabel in the other
@@ -104,8 +104,8 @@ def test_signed_ranks_with_ties_are_exact_up_to_fifty_results():
     assert compute_signed_rank_p_value(differences, np.zeros(16), ignore_ties=True) != pytest.approx(expected, rel=1e-3)
 
     many = np.repeat(np.array([1.0, 2, -3, 4, 5]), 9)  # 45 results, of five sizes
-    drawn = wilcoxon(many, method=PermutationMethod(n_resamples=20_000, rng=np.random.default_rng(0))).pvalue
-    assert compute_signed_rank_p_value(many, np.zeros(45)) == pytest.approx(drawn, abs=0.01)
+    simulated = wilcoxon(many, method=PermutationMethod(n_resamples=20_000, rng=np.random.default_rng(0))).pvalue
+    assert compute_signed_rank_p_value(many, np.zeros(45)) == pytest.approx(simulated, abs=0.01)
     assert compute_signed_rank_p_value(np.ones(60), np.zeros(60)) == pytest.approx(
         wilcoxon(np.ones(60), method="asymptotic").pvalue
     )
@@ -119,13 +119,13 @@ def test_ranks_of_equal_results_are_shared():
 def test_signed_rank_test_equals_enumeration_of_signs(differences):
     from scipy.stats import rankdata
 
-    kept = np.array([each for each in differences if each])
-    by_size = rankdata(np.abs(kept))
+    nonzero = np.array([each for each in differences if each])
+    by_size = rankdata(np.abs(nonzero))
     sums = [
         sum(rank for rank, sign in zip(by_size, signs, strict=True) if sign)
-        for signs in product([0, 1], repeat=len(kept))
+        for signs in product([0, 1], repeat=len(nonzero))
     ]
-    seen, middle = by_size[kept > 0].sum(), by_size.sum() / 2
+    seen, middle = by_size[nonzero > 0].sum(), by_size.sum() / 2
     expected = np.mean([abs(each - middle) >= abs(seen - middle) - 1e-9 for each in sums])
     assert compute_signed_rank_p_value(differences, np.zeros(len(differences))) == pytest.approx(expected)
 

@@ -19,8 +19,9 @@ from rich.console import Console
 from xmtc import Classifier
 from xmtc.core.method import Explanation
 from xmtc.errors import XmtcError
-from xmtc.explain.highlights import Highlight, WeightedText, highlight, render_page, split_text, weigh_spans
+from xmtc.explain.highlights import Highlight, WeightedText, highlight, render_page, split_text
 from xmtc.explain.terminal import render_terminal
+from xmtc.explain.word_weights import WordWeight, weigh_words
 from xmtc.features.tfidf import Tfidf
 from xmtc.features.words import Words
 from xmtc.text.tokenizer import Tokenizer
@@ -62,42 +63,44 @@ def test_spans_hold_the_words_that_the_tokenizer_finds(tokenizer, text):
     assert [span.word for span in spans] == [words[i - 1] for i in sequences.ids if i]
     edges = [edge for span in spans for edge in (span.begin, span.end)]
     assert edges == sorted(edges)
-    assert "".join(piece.text for piece in split_text(text, [(span, 1.0) for span in spans])) == text
+    assert "".join(piece.text for piece in split_text(text, [WordWeight(*span[:3], 1.0) for span in spans])[0]) == text
 
 
 def test_a_span_is_the_word_as_it_was_written():
     text = "Cafe\u0301 İzmir, ΣΟΦΟΣ 각!"
-    found = [text[span.begin : span.end] for span in find_spans(Tokenizer(), text)]
-    assert found == ["Cafe\u0301", "İzmir", "ΣΟΦΟΣ"]
+    result = [text[span.begin : span.end] for span in find_spans(Tokenizer(), text)]
+    assert result == ["Cafe\u0301", "İzmir", "ΣΟΦΟΣ"]
 
 
-def test_every_occurrence_of_a_term_has_its_weight():
+def test_occurrences_divide_the_weight_of_their_term():
     fitted, _ = Tfidf(min_df=1).fit(["red apple", "green pear"])
     numbers = {fitted.term(i): i for i in range(4)}
     explanation = Explanation("tfidf", np.array([numbers["red"], numbers["pear"]]), np.array([0.5, -1], np.float32))
-    found = highlight("Red, red: PEAR? a plum", "l", 0.25, fitted, explanation)
-    pieces = [("Red", 0.5), (", ", 0), ("red", 0.5), (": ", 0), ("PEAR", -1), ("? a ", 0), ("plum", 0)]
-    assert found.pieces == pieces
-    assert found.words == [("pear", -1), ("red", 0.5)]
-    assert found.relative_weights() == [0.5, 0, 0.5, 0, -1, 0, 0]
+    result = highlight("Red, red: PEAR? a plum", "l", 0.25, {"tfidf": fitted}, explanation)
+    pieces = [("Red", 0.25), (", ", 0), ("red", 0.25), (": ", 0), ("PEAR", -1), ("? a ", 0), ("plum", 0)]
+    assert result.pieces == pieces
+    assert result.words == [("pear", -1), ("red", 0.5)]
+    assert result.relative_weights() == [0.25, 0, 0.25, 0, -1, 0, 0]
 
 
-def test_word_has_the_weight_of_its_strongest_term():
+def test_words_divide_the_weights_of_their_terms():
     fitted, _ = Tfidf(min_df=1, ngrams=2).fit(["new york city"])
     weights = {"new": 0.1, "new york": 0.9, "york": -0.2, "york city": -0.4}
     ids = [fitted.vocabulary.find(term) for term in weights]
     explanation = Explanation("tfidf", np.array(ids), np.array([*weights.values()]))
-    found = weigh_spans("new york city new", fitted, explanation)
-    words = [("new", 0.9), ("york", 0.9), ("city", -0.4), ("new", 0.1)]
-    assert [(span.word, weight) for span, weight in found] == words
+    result = weigh_words("new york city new", {"tfidf": fitted}, explanation)
+    expected = [0.05 + 0.9 * 3 / 7, -0.2 + 0.9 * 4 / 7 - 0.2, -0.2, 0.05]
+    assert [word.word for word in result] == ["new", "york", "city", "new"]
+    assert [word.weight for word in result] == pytest.approx(expected)
+    assert sum(word.weight for word in result) == pytest.approx(sum(weights.values()))
 
 
 def test_token_weights_are_used_by_position():
     fitted, _ = Words(max_tokens=3).fit(["to be or not to be"])
     per_token = np.array([0.5, 0.25, 0.125], np.float32)
     explanation = Explanation("words", np.zeros(0, int), np.zeros(0), per_token)
-    found = highlight("To go to be", "l", None, fitted, explanation)
-    words = [piece for piece in found.pieces if piece.text != " "]
+    result = highlight("To go to be", "l", None, {"words": fitted}, explanation)
+    words = [piece for piece in result.pieces if piece.text != " "]
     assert words == [("To", 0.5), ("go", 0.25), ("to", 0.125), (" be", 0)]
 
 
@@ -106,17 +109,17 @@ def test_weights_of_a_word_are_summed():
     number = fitted.vocabulary.find("to") + 1
     ids, weights = np.array([number, 0, number]), np.array([0.25, 0.25, 0.5])
     explanation = Explanation.from_occurrences("words", ids, weights, per_token=True)
-    found = highlight("to go to to", "l", None, fitted, explanation)
-    assert [piece.weight for piece in found.pieces if piece.text.strip()] == [0.25, 0.25, 0.5, 0]
-    assert found.words == [("to", 0.75), ("(unknown words)", 0.25)]
+    result = highlight("to go to to", "l", None, {"words": fitted}, explanation)
+    assert [piece.weight for piece in result.pieces if piece.text.strip()] == [0.25, 0.25, 0.5, 0]
+    assert result.words == [("to", 0.75), ("go", 0.25)]
 
 
 @settings(max_examples=100, deadline=None)
 @given(texts)
 def test_pieces_join_to_the_text(linear, text):
-    for found in linear.highlight(text, k=1):
-        assert "".join(piece.text for piece in found.pieces) == text
-        assert render_terminal(found, Console(file=io.StringIO())) == text
+    for result in linear.highlight(text, k=1):
+        assert "".join(piece.text for piece in result.pieces) == text
+        assert render_terminal(result, Console(file=io.StringIO())) == text
         render_page(linear.highlight(text, k=2)).encode("utf-8", "replace")
 
 
@@ -125,23 +128,23 @@ def test_planted_word_has_the_largest_weight(kind, request):
     if kind == "network":
         pytest.importorskip("torch")
     classifier = request.getfixturevalue(kind)
-    (found,) = classifier.highlight(TEXT, planted_label(3))
-    assert "".join(piece.text for piece in found.pieces) == TEXT
-    assert found.words == sorted(found.words, key=lambda pair: -abs(pair[1]))
+    (result,) = classifier.highlight(TEXT, planted_label(3))
+    assert "".join(piece.text for piece in result.pieces) == TEXT
+    assert result.words == sorted(result.words, key=lambda pair: -abs(pair[1]))
     if kind == "linear":  # two epochs are too few for a network
-        assert max(found.pieces, key=lambda piece: piece.weight).text.lower() in planted_words(3)
-        assert found.score == pytest.approx(dict(classifier.predict_labels([TEXT], k=1)[0])[planted_label(3)])
+        assert max(result.pieces, key=lambda piece: piece.weight).text.lower() in planted_words(3)
+        assert result.score == pytest.approx(dict(classifier.predict_labels([TEXT], k=1)[0])[planted_label(3)])
     else:
-        assert sum(piece.weight for piece in found.pieces) == pytest.approx(1, abs=1e-4)
+        assert sum(piece.weight for piece in result.pieces) == pytest.approx(1, abs=1e-4)
 
 
 def test_attention_weights_end_at_max_tokens(network):
-    (found,) = network.highlight("noise1 " * 14, planted_label(0))
-    weights = [piece.weight for piece in found.pieces if piece.text == "noise1"]
+    (result,) = network.highlight("noise1 " * 14, planted_label(0))
+    weights = [piece.weight for piece in result.pieces if piece.text == "noise1"]
     assert len(weights) == 12
     assert all(weights)
     assert len(set(weights)) > 1
-    assert found.pieces[-1] == (" noise1 noise1 ", 0)
+    assert result.pieces[-1] == (" noise1 noise1 ", 0)
 
 
 def test_without_labels_the_best_are_explained(linear):
@@ -150,6 +153,38 @@ def test_without_labels_the_best_are_explained(linear):
         planted_label(1),
         planted_label(2),
     ]
+
+
+@pytest.mark.parametrize("analyzer", ["words", "grams", "snowball:finnish", "words+grams"])
+@pytest.mark.parametrize("method", ["dismec", "proxml", "pd_sparse", "ppd_sparse"])
+def test_words_and_base_add_up_to_the_margin(method, analyzer):
+    tagger = Classifier(method, analyzer=analyzer, calibrate=False).fit(*TRAIN).tagger_
+    text, number = f"{TEXT} {TEXT}", tagger.labels.find(planted_label(3))
+    X = tagger.transform([text]).X.toarray()[0]
+    tree = tagger.model.trees[0]
+    ((chunk, slot),) = tree.find_path(number)
+    features, weights = tree.slot_weights(chunk, slot)
+    (found,) = tagger.highlight(text, planted_label(3))
+    margin = float(X[features] @ weights) + float(tree.bias[slot])
+    assert sum(piece.weight for piece in found.pieces) + found.bias == pytest.approx(margin, abs=1e-4)
+
+
+ONE_VS_ALL = ["dismec", "proxml", "pd_sparse", "ppd_sparse"]
+OTHERS = ["parabel", "plt", "bonsai", "fastxml", "pfastrexml", "sleec", "annexml", "fasttext", "consensus", "ensemble"]
+
+
+@pytest.mark.parametrize("method", [*ONE_VS_ALL, *OTHERS])
+def test_deleting_the_strongest_word_lowers_the_score(method):
+    parameters = {"members": ("dismec", "parabel")} if method == "consensus" else {}
+    tagger = Classifier(method, **parameters).fit(*TRAIN).tagger_
+    is_lower = []
+    for text in TRAIN[0][:20]:
+        (found,) = tagger.highlight(text, k=1)
+        strongest = max(found.words, key=lambda pair: pair[1])[0]
+        rest = " ".join(word for word in text.split() if word.lower() != strongest)
+        scores = {tag.label: tag.score for tag in tagger.predict_labels([rest], k=40)[0]}
+        is_lower.append(scores.get(found.label, 0.0) < found.score)
+    assert np.mean(is_lower) >= 0.8
 
 
 def test_error_suggests_similar_label(linear):
@@ -255,7 +290,8 @@ def place(tmp_path_factory, linear):
 def test_command_shows_label_score_text_and_words(place, linear):
     done = xmtc("explain", "model", "--string", TEXT, "--label", planted_label(3), "-n", "2", cwd=place)
     assert done.returncode == 0, done.stderr
-    title, _, text, _, words = done.stdout.decode().splitlines()
+    title, _, text, _, words, base = done.stdout.decode().splitlines()
+    assert base.startswith("Base, without any word: ")
     assert title == f"label-03  {linear.predict_labels([TEXT], k=1)[0][0].score:.4f}"
     assert text == TEXT.strip()
     assert {word.split()[0] for word in words.split(", ")} == set(planted_words(3)[:2])

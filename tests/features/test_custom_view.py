@@ -27,12 +27,12 @@ class LetterParabel(Parabel):
 
 
 @pytest.fixture(autouse=True)
-def tables(monkeypatch):
+def register_view_and_method(monkeypatch):
     monkeypatch.setitem(VIEWS, "letters", "letters:Letters")
     monkeypatch.setitem(METHODS, "letter_parabel", f"{__name__}:LetterParabel")
 
 
-def test_a_method_is_trained_on_it_saved_loaded_and_explained(tmp_path):
+def test_method_with_custom_view_is_trained_saved_loaded_and_explained(tmp_path):
     classifier = Classifier("letter_parabel", length=5, max_leaf=8).fit(*make_planted_corpus(400, seed=1))
     assert list(classifier.tagger_.views) == ["letters"]
     texts, tags = make_planted_corpus(100, seed=2)
@@ -47,13 +47,13 @@ def test_a_method_is_trained_on_it_saved_loaded_and_explained(tmp_path):
     assert loaded.explain(text, "label-03")[0][1] > 0
 
 
-def test_it_stands_beside_others_in_a_consensus():
+def test_custom_view_is_combined_with_others_in_a_consensus():
     classifier = Classifier("consensus", members=("letter_parabel", "dismec")).fit(*make_planted_corpus(200, seed=1))
     assert sorted(classifier.tagger_.views) == ["letters", "tfidf"]
     assert classifier.evaluate(*make_planted_corpus(50, seed=2), ["P@1"])["P@1"] > 0.9
 
 
-def test_commands_know_its_parameters(tmp_path):
+def test_commands_accept_parameters_of_the_custom_view(tmp_path):
     (tmp_path / "train.jsonl").write_text(lines_of(100, seed=0))
     command = ("train", tmp_path / "train.jsonl", "-m", "letter_parabel", "-o", tmp_path / "model")
     assert xmtc(*command, "-p", "length=3")[0] == 0
@@ -63,7 +63,7 @@ def test_commands_know_its_parameters(tmp_path):
         Classifier("letter_parabel").fit(np.eye(4, dtype=np.float32), [["a"], ["b"]] * 2)
 
 
-def test_it_is_short():
+def test_custom_view_is_short():
     source = inspect.getsource(letters)
     assert source[source.index("@dataclass") :].count("\n") < 40
     assert [field.name for field in fields(letters.Letters)] == ["length"]

@@ -39,17 +39,17 @@ CANNOT_BE_HAD = (
 )
 
 
-def copied(tmp_path: Path, kind: str = "bert") -> Path:
+def copy_encoder(tmp_path: Path, kind: str = "bert") -> Path:
     return Path(shutil.copytree(tiny(kind), tmp_path / "encoder"))
 
 
-def say(folder: Path, **changes) -> None:
+def change_config(folder: Path, **changes) -> None:
     """Change the configuration of an encoder."""
-    said = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(said | changes))
+    message = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(message | changes))
 
 
-def use(folder: Path) -> np.ndarray:
+def encode_first_text(folder: Path) -> np.ndarray:
     """Return the encoder's states of the first text, as training computes them."""
     _, tokens = Subwords(str(folder)).fit(TEXTS, ONE)
     encoder = TextEncoder(model := load_encoder(str(folder)), choose_pooling(str(folder), model)).eval()
@@ -58,14 +58,14 @@ def use(folder: Path) -> np.ndarray:
         return encoder(ids, torch.ones_like(ids, dtype=torch.bool)).numpy()
 
 
-def test_an_encoder_that_is_whole_is_used(tmp_path):
-    assert use(copied(tmp_path)).shape == (1, 32)
+def test_valid_encoder_is_accepted(tmp_path):
+    assert encode_first_text(copy_encoder(tmp_path)).shape == (1, 32)
 
 
 @pytest.mark.parametrize("kind", ["bert", "tower"])
 @pytest.mark.parametrize("has_tokenizer", [True, False])
-def test_no_code_of_an_encoder_is_run_and_nothing_is_asked(kind, has_tokenizer, tmp_path, monkeypatch):
-    folder, marker = copied(tmp_path), tmp_path / "ran"
+def test_encoder_code_is_never_run_and_no_question_is_asked(kind, has_tokenizer, tmp_path, monkeypatch):
+    folder, marker = copy_encoder(tmp_path), tmp_path / "ran"
     (folder / "evil.py").write_text(
         f"open({str(marker)!r}, 'w')\n"
         "from transformers import BertConfig, BertModel, PreTrainedTokenizerFast\n"
@@ -73,29 +73,29 @@ def test_no_code_of_an_encoder_is_run_and_nothing_is_asked(kind, has_tokenizer, 
         "class M(BertModel): config_class = C\n"
         "class T(PreTrainedTokenizerFast): pass\n"
     )
-    say(folder, model_type=kind, auto_map={"AutoConfig": "evil.C", "AutoModel": "evil.M"})
+    change_config(folder, model_type=kind, auto_map={"AutoConfig": "evil.C", "AutoModel": "evil.M"})
     if not has_tokenizer:
         (folder / "tokenizer.json").unlink()
-        said = {"auto_map": {"AutoTokenizer": ["evil.T", "evil.T"]}, "tokenizer_class": "T"}
-        (folder / "tokenizer_config.json").write_text(json.dumps(said))
-    asked = []
-    monkeypatch.setattr(builtins, "input", lambda *given: asked.append(given) or "y")
+        message = {"auto_map": {"AutoTokenizer": ["evil.T", "evil.T"]}, "tokenizer_class": "T"}
+        (folder / "tokenizer_config.json").write_text(json.dumps(message))
+    questions = []
+    monkeypatch.setattr(builtins, "input", lambda *arguments: questions.append(arguments) or "y")
     if kind == "tower":
         own = r"tower is not a bidirectional encoder .*, and needs custom code, which is never run"
-        for read in (use, lambda folder: load_encoder(str(folder))):
+        for read in (encode_first_text, lambda folder: load_encoder(str(folder))):
             with pytest.raises(XmtcError, match=rf"cannot be loaded \({own}\); give the folder"):
                 read(folder)
     elif has_tokenizer:
-        use(folder)  # transformers knows the kind, and its own code reads it
+        encode_first_text(folder)  # transformers has its own code for this model type
     else:
         with pytest.raises(XmtcError, match=CANNOT_BE_HAD):
-            use(folder)
-    assert not asked
+            encode_first_text(folder)
+    assert not questions
     assert not marker.exists()
 
 
 def test_no_pickle_is_read(tmp_path):
-    folder = copied(tmp_path)
+    folder = copy_encoder(tmp_path)
     (folder / "model.safetensors").unlink()
     torch.save({}, folder / "pytorch_model.bin")
     with pytest.raises(XmtcError, match=CANNOT_BE_HAD):
@@ -119,37 +119,39 @@ QUERY = "encoder.layer.0.attention.self.query.weight"
         lambda weights: {},
     ],
 )
-def test_weights_that_would_stay_random_are_refused(change, tmp_path):
-    folder = copied(tmp_path)
+def test_encoder_with_missing_weights_is_rejected(change, tmp_path):
+    folder = copy_encoder(tmp_path)
     change_weights(folder, change)
     with pytest.raises(XmtcError, match=r"is missing or has another shape\); give|it has 1 layers, but 0 weights\)"):
         load_encoder(str(folder))
 
 
-def test_a_wider_encoder_than_its_weights_is_refused(tmp_path):
-    folder = copied(tmp_path)
-    say(folder, num_hidden_layers=2)
+def test_encoder_wider_than_its_weights_is_rejected(tmp_path):
+    folder = copy_encoder(tmp_path)
+    change_config(folder, num_hidden_layers=2)
     with pytest.raises(XmtcError, match=r"its weights do not match its config.json: encoder.layer.1.* is missing"):
         load_encoder(str(folder))
 
 
-def test_an_encoder_without_the_pooler_is_enough(tmp_path):
-    folder = copied(tmp_path)
+def test_encoder_without_pooler_is_accepted(tmp_path):
+    folder = copy_encoder(tmp_path)
     change_weights(folder, lambda weights: {name: a for name, a in weights.items() if "pooler" not in name})
     assert load_encoder(str(folder)).config.model_type == "bert"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_what_was_joined_is_whole(precision, tmp_path):
+def test_joined_encoder_gives_the_same_states(precision, tmp_path):
     encoder_export.export_encoder(tiny("xlnet"), tmp_path / "parts", precision)
     encoder_export.join_encoder(tmp_path / "parts", tmp_path / "there")
     np.testing.assert_allclose(
-        use(tmp_path / "there"), use(Path(tiny("xlnet"))), atol=0.05 if precision == "int8" else 0
+        encode_first_text(tmp_path / "there"),
+        encode_first_text(Path(tiny("xlnet"))),
+        atol=0.05 if precision == "int8" else 0,
     )
 
 
 @pytest.mark.parametrize("name", ENCODER_PACKAGES)
-def test_named_encoders_are_whole(name):
+def test_named_encoders_load(name):
     if not cached_folder(name).is_dir():
         pytest.skip(f"{name} was not fetched: xmtc pretrained fetch {name}")
     assert load_encoder(str(cached_folder(name))).config.hidden_size >= 384
@@ -167,8 +169,8 @@ def write_tokenizer(folder: Path, content: bytes) -> None:
     (folder / "tokenizer.json").write_bytes(tokenizer_with(content))
 
 
-def saying(**changes):
-    return lambda folder: say(folder, **changes)
+def config_change(**changes):
+    return lambda folder: change_config(folder, **changes)
 
 
 def with_nan(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -183,35 +185,35 @@ DAMAGED_ENCODERS = {
     "weights that are none": overwrite("model.safetensors", b"garbage" * 100),
     "empty weights": overwrite("model.safetensors", b""),
     "weights that are no numbers": lambda folder: change_weights(folder, with_nan),
-    "a width that is a letter": saying(hidden_size="a"),
-    "padding that is a letter": saying(pad_token_id="x"),
-    "padding beyond the subwords": saying(pad_token_id=10**6),
-    "padding before them": saying(pad_token_id=-5),
-    "one position": saying(model_type="roberta", max_position_embeddings=1, pad_token_id=1),
-    "as many positions as special tokens": saying(max_position_embeddings=2),
-    "no heads": saying(num_attention_heads=0),
-    "too many layers": saying(num_hidden_layers=10**9),
+    "a width that is a letter": config_change(hidden_size="a"),
+    "padding that is a letter": config_change(pad_token_id="x"),
+    "padding beyond the subwords": config_change(pad_token_id=10**6),
+    "padding before them": config_change(pad_token_id=-5),
+    "one position": config_change(model_type="roberta", max_position_embeddings=1, pad_token_id=1),
+    "as many positions as special tokens": config_change(max_position_embeddings=2),
+    "no heads": config_change(num_attention_heads=0),
+    "too many layers": config_change(num_hidden_layers=10**9),
     "a pooling that is a list": overwrite("1_Pooling/config.json", b"[]"),
     "a pooling that is none": overwrite("1_Pooling/config.json", b"\xff"),
-    "another kind": saying(model_type="vit"),
-    "a kind that is a list": saying(model_type=["bert"]),
-    "no kind": saying(model_type=None),
+    "another kind": config_change(model_type="vit"),
+    "a kind that is a list": config_change(model_type=["bert"]),
+    "no kind": config_change(model_type=None),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGED_ENCODERS.values(), ids=DAMAGED_ENCODERS)
-def test_a_damaged_encoder_is_refused(damage, tmp_path):
-    folder = copied(tmp_path)
+def test_damaged_encoder_is_rejected(damage, tmp_path):
+    folder = copy_encoder(tmp_path)
     damage(folder)
     with pytest.raises(XmtcError, match=CANNOT_BE_HAD):
-        use(folder)
+        encode_first_text(folder)
 
 
-def test_how_to_compute_is_not_for_the_folder_to_say(tmp_path):
-    folder = copied(tmp_path)
-    before = use(folder)
-    say(folder, attn_implementation="flash_attention_2", return_dict=False, chunk_size_feed_forward=7)
-    np.testing.assert_array_equal(use(folder), before)
+def test_encoder_folder_cannot_change_the_computation(tmp_path):
+    folder = copy_encoder(tmp_path)
+    before = encode_first_text(folder)
+    change_config(folder, attn_implementation="flash_attention_2", return_dict=False, chunk_size_feed_forward=7)
+    np.testing.assert_array_equal(encode_first_text(folder), before)
 
 
 @pytest.mark.parametrize(
@@ -227,15 +229,15 @@ def test_how_to_compute_is_not_for_the_folder_to_say(tmp_path):
     ],
     ids=["t5", "bart", "gpt2", "bert"],
 )
-def test_what_does_not_read_both_ways_is_refused(config, sentence, tmp_path):
-    folder = copied(tmp_path)
+def test_unidirectional_encoder_is_rejected(config, sentence, tmp_path):
+    folder = copy_encoder(tmp_path)
     config.to_json_file(folder / "config.json")
     for read in (lambda: Subwords(str(folder)).fit(TEXTS, ONE), lambda: load_encoder(str(folder))):
         with pytest.raises(XmtcError, match=rf"cannot be loaded \({sentence}.*give the folder of an encoder"):
             read()
 
 
-# Model folders, as a user meets them.
+# Model folders
 
 
 @pytest.fixture(scope="module")
@@ -254,9 +256,9 @@ def change_model(folder: Path, change=None, arrays=None) -> None:
     """Change parts of about.json, or arrays."""
     about = json.loads((folder / "about.json").read_text())
     if arrays is not None:
-        found = {name: array.copy() for name, array in load_file(folder / "arrays.safetensors").items()}
-        arrays(found)
-        save_file(found, folder / "arrays.safetensors")
+        result = {name: array.copy() for name, array in load_file(folder / "arrays.safetensors").items()}
+        arrays(result)
+        save_file(result, folder / "arrays.safetensors")
         about["files"]["arrays.safetensors"]["bytes"] = (folder / "arrays.safetensors").stat().st_size
     if change is not None:
         change(about["parts"])
@@ -267,7 +269,7 @@ def design_in(parts: dict) -> dict:
     return parts["model"]["network"]["design"]
 
 
-def configured(**changes):
+def change_encoder_config(**changes):
     """Return a function that damages the encoder configuration of a model."""
 
     def change(parts: dict) -> None:
@@ -308,10 +310,10 @@ def weights_in(arrays: dict[str, np.ndarray]) -> list[str]:
 
 
 def far_special_token(content: str) -> str:
-    said = json.loads(content)
-    for token in said["post_processor"]["special_tokens"].values():
+    message = json.loads(content)
+    for token in message["post_processor"]["special_tokens"].values():
         token["ids"] = [10**6]
-    return json.dumps(said)
+    return json.dumps(message)
 
 
 def with_part(name: str, part):
@@ -323,7 +325,7 @@ def with_charsmap(prefix: bytes = b"", **changes):
     return with_part("normalizer", precompiled(prefix + content[len(prefix) :]))
 
 
-def nested(depth: int) -> dict:
+def nest_normalizers(depth: int) -> dict:
     part: dict = {"type": "Lowercase"}
     for _ in range(depth):
         part = {"type": "Sequence", "normalizers": [part]}
@@ -334,17 +336,17 @@ DAMAGED_MODELS = {
     "bytes of the tokenizer": change_tokenizer(lambda content: "[" + content[1:]),
     "bytes that are no text": change_tokenizer(lambda content: b"\xff" + content[1:].encode()),
     "a special token beyond the subwords": change_tokenizer(far_special_token),
-    "no heads": configured(num_attention_heads=0, n_head=0),
-    "heads in words": configured(num_attention_heads="2", n_head="2"),
-    "a kind that nobody knows": configured(model_type="tower"),
-    "a kind that reads no text": configured(model_type="vit"),
-    "a kind that is a number": configured(model_type=7),
-    "a kind that is a list": configured(model_type=["bert"]),
-    "a decoder": configured(is_decoder=True),
-    "padding beyond the subwords": configured(pad_token_id=10**6),
-    "padding that is a letter": configured(pad_token_id="x"),
-    "a depth that would hang": configured(num_hidden_layers=10**9, n_layer=10**9),
-    "a width that is a letter": configured(hidden_size="a", d_model="a"),
+    "no heads": change_encoder_config(num_attention_heads=0, n_head=0),
+    "heads in words": change_encoder_config(num_attention_heads="2", n_head="2"),
+    "a kind that nobody knows": change_encoder_config(model_type="tower"),
+    "a kind that reads no text": change_encoder_config(model_type="vit"),
+    "a kind that is a number": change_encoder_config(model_type=7),
+    "a kind that is a list": change_encoder_config(model_type=["bert"]),
+    "a decoder": change_encoder_config(is_decoder=True),
+    "padding beyond the subwords": change_encoder_config(pad_token_id=10**6),
+    "padding that is a letter": change_encoder_config(pad_token_id="x"),
+    "a depth that would hang": change_encoder_config(num_hidden_layers=10**9, n_layer=10**9),
+    "a width that is a letter": change_encoder_config(hidden_size="a", d_model="a"),
     "no configuration": lambda folder: change_model(folder, lambda parts: design_in(parts).update(encoder="[" * 10**5)),
     "a list": lambda folder: change_model(folder, lambda parts: design_in(parts).update(encoder="[]")),
     "fewer subwords than special tokens": set_in_view(max_subwords=1),
@@ -352,13 +354,13 @@ DAMAGED_MODELS = {
     "negative subwords": set_in_view(max_subwords=-1),
     "very many subwords": set_in_view(max_subwords=2**70),
     "points without end": set_in_model(gradient_points=10**15),
-    "an epsilon that makes roots of what is negative": configured(layer_norm_eps=-100.0),
-    "a type in place of a number": configured(hidden_dropout_prob="x", dropout="x"),
+    "an epsilon that makes roots of what is negative": change_encoder_config(layer_norm_eps=-100.0),
+    "a type in place of a number": change_encoder_config(hidden_dropout_prob="x", dropout="x"),
     "a map of characters that leads outside": change_tokenizer(with_charsmap(value=100)),
     "a map of characters without bounds": change_tokenizer(with_charsmap(prefix=b"\xff\xff\xff\xff")),
     "a normalizer that nobody knows": change_tokenizer(with_part("normalizer", {"type": "Evil"})),
     "a pre-tokenizer that is a number": change_tokenizer(with_part("pre_tokenizer", 7)),
-    "parts within themselves": change_tokenizer(with_part("normalizer", nested(200))),
+    "parts within themselves": change_tokenizer(with_part("normalizer", nest_normalizers(200))),
     "a length without bounds": change_tokenizer(with_part("truncation", {"max_length": 10**18})),
     "weights that are no numbers": lambda folder: change_model(folder, arrays=make_nan),
     "a weight without bounds": lambda folder: change_model(folder, arrays=make_one_infinite),
@@ -367,7 +369,7 @@ DAMAGED_MODELS = {
 
 @pytest.mark.parametrize("kind", ["bert", "xlnet"])
 @pytest.mark.parametrize("damage", DAMAGED_MODELS.values(), ids=DAMAGED_MODELS)
-def test_a_damaged_model_is_refused(damage, kind, models, tmp_path):
+def test_damaged_model_is_rejected(damage, kind, models, tmp_path):
     folder = Path(shutil.copytree(models[kind], tmp_path / "model"))
     assert len(Tagger.load(folder).predict_labels(TEXTS, 2, run=ONE)) == 3
     damage(folder)
@@ -375,7 +377,7 @@ def test_a_damaged_model_is_refused(damage, kind, models, tmp_path):
         Tagger.load(folder).predict_labels(TEXTS, run=ONE)
 
 
-def test_more_subwords_than_positions_are_refused(models, tmp_path):
+def test_more_subwords_than_positions_are_rejected(models, tmp_path):
     folder = Path(shutil.copytree(models["bert"], tmp_path / "model"))
     set_in_view(max_subwords=65)(folder)
     with pytest.raises(XmtcError, match="it reads 65 subwords of a text, but its encoder has positions for 64; copy"):
@@ -396,34 +398,34 @@ def test_more_subwords_than_positions_are_refused(models, tmp_path):
     ],
     ids=lambda extras: next(iter(extras)),
 )
-def test_how_to_compute_is_not_for_a_model_folder_to_say(extras, kind, models, tmp_path):
+def test_model_folder_cannot_change_the_computation(extras, kind, models, tmp_path):
     folder = Path(shutil.copytree(models[kind], tmp_path / "model"))
     expected = Tagger.load(folder).predict_labels(TEXTS, run=ONE)
-    configured(**extras)(folder)
+    change_encoder_config(**extras)(folder)
     assert Tagger.load(folder).predict_labels(TEXTS, run=ONE) == expected
 
 
-def test_a_network_that_answers_does_not_learn(models):
+def test_predicting_network_has_no_gradients(models):
     tagger = Tagger.load(models["bert"])
     assert tagger.explain(TEXTS[0], tagger.predict_labels(TEXTS, 1, run=ONE)[0][0].label)
     assert not any(weight.requires_grad for weight in tagger.model.network.load_on(torch.device("cpu")).parameters())
 
 
-# Tokenizers, before the library sees them.
+# Tokenizers, checked before the tokenizers library reads them
 
 
 @pytest.fixture
-def own_cache(tmp_path, monkeypatch) -> Path:
+def private_cache(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "xmtc" / "tokenizers"
 
 
 def tokenizer_with(content: bytes | None = None, **parts) -> bytes:
-    said = json.loads(bert_tokenizer().to_str()) | parts
-    return json.dumps(said if content is None else said | {"normalizer": precompiled(content)}).encode()
+    message = json.loads(bert_tokenizer().to_str()) | parts
+    return json.dumps(message if content is None else message | {"normalizer": precompiled(content)}).encode()
 
 
-def test_a_map_of_characters_that_is_whole_is_used(own_cache):
+def test_valid_character_map_is_accepted(private_cache):
     tokenizer = tokenizing.load_tokenizer(tokenizer_with(charsmap()))
     assert tokenizer.normalizer.normalize_str("banana") == "bbnbnb"
 
@@ -442,19 +444,19 @@ DAMAGED_MAPS = {
 
 
 @pytest.mark.parametrize("content", DAMAGED_MAPS.values(), ids=DAMAGED_MAPS)
-def test_a_damaged_map_of_characters_is_refused(content):
+def test_damaged_character_map_is_rejected(content):
     with pytest.raises(ValueError, match="the map of characters of its tokenizer is damaged"):
         tokenizing.check_tokenizer(tokenizer_with(content))
 
 
 @pytest.mark.parametrize("content", [7, None, "$$$", "YQ=", ["YQ=="]])
-def test_a_map_of_characters_that_is_no_base64(content):
+def test_character_map_that_is_not_base64_is_rejected(content):
     part = {"type": "Sequence", "normalizers": [{"type": "Precompiled", "precompiled_charsmap": content}]}
     with pytest.raises(ValueError, match="the map of characters of its tokenizer is damaged"):
         tokenizing.check_tokenizer(tokenizer_with(normalizer=part))
 
 
-def test_maps_of_characters_with_any_byte_changed(own_cache, monkeypatch):
+def test_character_map_with_any_byte_changed_does_not_panic(private_cache, monkeypatch):
     """Check that a tokenizer that is not rejected encodes texts without a panic."""
     monkeypatch.setattr(tokenizing, "check_in_child_process", lambda content: None)
     whole, rng, n_used = charsmap(), np.random.default_rng(0), 0
@@ -470,28 +472,28 @@ def test_maps_of_characters_with_any_byte_changed(own_cache, monkeypatch):
     assert 0 < n_used < 300
 
 
-def test_a_tokenizer_is_tried_once(own_cache, monkeypatch):
+def test_valid_tokenizer_is_checked_once(private_cache, monkeypatch):
     tokenizing.load_tokenizer(tokenizer_with())
-    assert len(list(own_cache.iterdir())) == 1
-    monkeypatch.setattr(tokenizing, "CHILD_POOL", None)  # a second trial would fail
+    assert len(list(private_cache.iterdir())) == 1
+    monkeypatch.setattr(tokenizing, "CHILD_POOL", None)  # a second check would fail
     tokenizing.load_tokenizer(tokenizer_with())
 
 
-def test_a_tokenizer_that_ends_its_process_is_refused(own_cache, monkeypatch):
+def test_tokenizer_that_crashes_its_process_is_rejected(private_cache, monkeypatch):
     monkeypatch.setattr(tokenizing, "TRIAL_MEMORY_BYTES", 0)
     with pytest.raises(ValueError, match=r"its tokenizer fails in a child process: it (needs more|is damaged)"):
         tokenizing.load_tokenizer(tokenizer_with())
-    assert not own_cache.exists()
+    assert not private_cache.exists()
 
 
-def test_a_tokenizer_that_never_ends_is_refused(own_cache, monkeypatch):
+def test_tokenizer_that_never_ends_is_rejected(private_cache, monkeypatch):
     monkeypatch.setattr(tokenizing, "TRIAL_SECONDS", 0.0)
     with pytest.raises(ValueError, match=r"in a child process: it takes longer than 0 seconds"):
         tokenizing.load_tokenizer(tokenizer_with())
-    assert not own_cache.exists()
+    assert not private_cache.exists()
 
 
-def test_a_tokenizer_that_lengthens_texts_without_end_is_refused():
+def test_tokenizer_that_lengthens_texts_without_limit_is_rejected():
     replace = {"type": "Replace", "pattern": {"String": "and"}, "content": "and" * 10}
     content = json.loads(tokenizer_with())
     content["normalizer"] = {"type": "Sequence", "normalizers": [replace] * 9}
@@ -501,7 +503,7 @@ def test_a_tokenizer_that_lengthens_texts_without_end_is_refused():
     tokenizing.check_tokenizer(json.dumps(content).encode())
 
 
-def test_modules_in_the_current_folder_are_not_imported(own_cache, tmp_path, monkeypatch):
+def test_modules_in_the_current_folder_are_not_imported(private_cache, tmp_path, monkeypatch):
     """Check that a file with the name of a module in the current folder is not imported."""
     (tmp_path / "tokenizers.py").write_text("open('imported', 'w')\nraise SystemExit")
     monkeypatch.chdir(tmp_path)
@@ -509,13 +511,13 @@ def test_modules_in_the_current_folder_are_not_imported(own_cache, tmp_path, mon
     assert not (tmp_path / "imported").exists()
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
+def test_unwritable_cache_is_not_needed(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert tokenizing.load_tokenizer(tokenizer_with()).encode("noise1").ids
 
 
-def test_a_panic_becomes_a_sentence():
+def test_panic_of_the_tokenizer_becomes_an_error():
     from tokenizers import Tokenizer
 
     with pytest.raises(ValueError, match=r"its tokenizer fails \("), tokenizing.catch_panics():

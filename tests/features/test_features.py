@@ -51,7 +51,7 @@ def test_a_method_chooses_its_views():
     assert select_views(AllVotes.required_views) == {"tfidf": Tfidf, "words": Words}
 
 
-def test_what_several_views_have_means_the_same():
+def test_shared_view_parameters_have_one_definition():
     shared = {}
     for name in VIEWS:
         for field in fields(view_class(name)):
@@ -59,13 +59,13 @@ def test_what_several_views_have_means_the_same():
             assert shared.setdefault(field.name, meaning) == meaning, field.name
 
 
-def test_what_several_views_have_is_set_for_all_of_them():
+def test_shared_parameter_is_set_for_all_views():
     pipeline = Pipeline.from_parameters("allvotes", parameters={"lowercase": False, "min_df": 3})
     assert pipeline.views == {"tfidf": Tfidf(min_df=3, lowercase=False), "words": Words(lowercase=False)}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_words_are_learnt_from_saved_and_loaded(name, tmp_path):
+def test_model_of_words_is_trained_saved_and_loaded(name, tmp_path):
     classifier = Classifier(name, max_tokens=300, lowercase=False).fit(*TRAIN, valid=TEST)
     assert list(classifier.tagger_.views) == READ[name]
     assert isinstance(classifier.tagger_.views["words"], FittedWords)
@@ -78,13 +78,13 @@ def test_words_are_learnt_from_saved_and_loaded(name, tmp_path):
     np.testing.assert_array_equal(loaded.rank(TEST[0]).labels, classifier.rank(TEST[0]).labels)
 
 
-def test_about_says_what_was_read():
+def test_about_lists_the_views():
     about = {name: Classifier(name).fit(*TRAIN).tagger_.about for name in ("parabel", *NAMES)}
     assert [list(about[name]["views"]) for name in about] == [["tfidf"], ["words"], ["tfidf", "words"]]
     assert [list(about[name]["sizes"]) for name in about] == [["tfidf"], ["words"], ["tfidf", "words"]]
 
 
-def test_a_tagger_takes_the_views_that_its_method_reads():
+def test_tagger_keeps_the_views_that_its_method_requires():
     documents = [Document(str(i), text, tags) for i, (text, tags) in enumerate(zip(*TRAIN, strict=True))]
     assert list(train(iter(documents), WordVotes()).views) == ["words"]
     assert train(documents, WordVotes(), max_words=50).views["words"].size == 51
@@ -96,7 +96,7 @@ def test_a_tagger_takes_the_views_that_its_method_reads():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_words_cannot_be_read_from_features(name):
+def test_method_of_words_rejects_a_feature_matrix(name):
     X = csr_array(np.eye(4, dtype=np.float32))
     with pytest.raises(
         XmtcError, match="reads words, but the corpus holds features; give a corpus of texts, or choose a"
@@ -106,7 +106,7 @@ def test_words_cannot_be_read_from_features(name):
         Classifier(name).fit(*TRAIN).predict(X)
 
 
-def test_parameters_are_those_of_the_features_that_are_read():
+def test_parameters_are_those_of_the_required_views():
     assert {"power", "max_words", "max_tokens"} < Classifier("wordvotes").get_params().keys()
     with pytest.raises(XmtcError, match="wordvotes has no parameter 'min_df'"):
         Classifier("wordvotes", min_df=1)
@@ -118,7 +118,7 @@ def test_parameters_are_those_of_the_features_that_are_read():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_sizes_that_do_not_fit_are_damage(name, tmp_path):
+def test_inconsistent_sizes_are_reported_as_damage(name, tmp_path):
     Classifier(name).fit(*TRAIN).save(tmp_path / "model")
     set_said(tmp_path / "model", "parts.model.views.mapping.words", 7)
     with pytest.raises(XmtcError, match=r"is damaged: its labels and views are not those of its model"):
@@ -126,7 +126,7 @@ def test_sizes_that_do_not_fit_are_damage(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_damaged_words_are_found_before_they_are_used(name, tmp_path):
+def test_damaged_vocabulary_is_detected_before_use(name, tmp_path):
     Classifier(name).fit(*TRAIN).save(tmp_path / "model")
     set_said(tmp_path / "model", "parts.views.mapping.words.max_tokens", 2**70)
     with pytest.raises(XmtcError, match=r"is damaged: its maximum number of words, .*, is out of range"):
@@ -136,7 +136,7 @@ def test_damaged_words_are_found_before_they_are_used(name, tmp_path):
 def test_words_are_explained():
     classifier = Classifier("wordvotes").fit(*TRAIN)
     words = classifier.tagger_.views["words"].vocabulary.words()
-    assert classifier.explain("any text", "label-03") == [("(unknown words)", 1), (words[0], 1), (words[1], 1)]
+    assert classifier.explain(f"{words[0]} {words[1]}", "label-03") == [(words[0], 1), (words[1], 1)]
 
 
 def test_terms_beside_words_are_explained():
@@ -147,9 +147,9 @@ def test_terms_beside_words_are_explained():
 def test_commands(tmp_path):
     corpus, model = tmp_path / "train.jsonl", tmp_path / "model"
     corpus.write_text(lines_of(100, seed=0))
-    code, said = run("train", corpus, "-m", "wordvotes", "-o", model, "-p", "max_words=150", "-p", "power=2")
+    code, message = run("train", corpus, "-m", "wordvotes", "-o", model, "-p", "max_words=150", "-p", "power=2")
     assert code == 0
-    assert "with 39 labels and 151 words in" in said
+    assert "with 39 labels and 151 words in" in message
     about = json.loads((model / "about.json").read_text())
     assert (about["parameters"], about["views"]["words"]["max_words"]) == ({"power": 2.0}, 150)
     assert "P@1" in run("evaluate", model, corpus)[1]
@@ -159,16 +159,16 @@ def test_commands(tmp_path):
     )
 
 
-def test_a_corpus_of_features_is_refused_before_it_is_read(tmp_path):
+def test_feature_corpus_is_rejected_before_it_is_read(tmp_path):
     (tmp_path / "given.txt").write_text("2 3 2\n0 0:1 2:1\n1 1:1\n")
-    said = run("train", tmp_path / "given.txt", "-m", "wordvotes", "-o", tmp_path / "model")[1]
+    message = run("train", tmp_path / "given.txt", "-m", "wordvotes", "-o", tmp_path / "model")[1]
     assert (
         "WordVotes reads words, but the corpus holds features; give a corpus of texts, or choose a linear method."
-        in said
+        in message
     )
 
 
-def test_methods_shows_the_parameters_of_what_is_read():
+def test_methods_command_shows_the_parameters_of_the_required_views():
     shown = run("methods", "wordvotes")[1]
     assert "Sequences of words:\n\n  max_words" in shown
     assert "min_df" not in shown
@@ -177,15 +177,15 @@ def test_methods_shows_the_parameters_of_what_is_read():
     assert "Sequences of words:\n\n  max_words" in shown
 
 
-def test_parameters_of_views_that_are_not_read_are_refused_everywhere(tmp_path):
+def test_parameters_of_other_views_are_rejected_everywhere(tmp_path):
     pytest.importorskip("torch")
     (tmp_path / "train.jsonl").write_text(lines_of(20, seed=0))
-    said = "rank_ae( with these members)? has no parameter 'encoder'"
-    with pytest.raises(XmtcError, match=said):
+    message = "rank_ae( with these members)? has no parameter 'encoder'"
+    with pytest.raises(XmtcError, match=message):
         Classifier("rank_ae", encoder="nonsense")
     command = ("train", tmp_path / "train.jsonl", "-m", "rank_ae", "-o", tmp_path / "model", "-p", "encoder=nonsense")
-    assert re.search(said, run(*command)[1])
-    with pytest.raises(XmtcError, match=said):
+    assert re.search(message, run(*command)[1])
+    with pytest.raises(XmtcError, match=message):
         train(to_documents(*TRAIN), "rank_ae", encoder="nonsense")
     with pytest.raises(XmtcError, match="rank_ae has no parameter 'min_df'"):
         Classifier("rank_ae", input="lstm", min_df=1)

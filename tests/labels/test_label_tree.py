@@ -74,26 +74,26 @@ def test_halves_are_equal_and_keep_neighbours_together():
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 31, 400])
-@pytest.mark.parametrize("decimals", [0, 1, 6])  # few: many lean alike
-def test_the_half_that_leans_least_is_a_stable_sorts(n, decimals):
+@pytest.mark.parametrize("decimals", [0, 1, 6])  # few decimals give many ties
+def test_selected_half_equals_a_stable_sort(n, decimals):
     rng = np.random.default_rng(n)
     for _ in range(20):
         leaning = rng.normal(size=n).round(decimals).astype(np.float32)
-        is_first = rng.random(n) < 0.5  # what was there does not matter
+        is_first = rng.random(n) < 0.5  # the initial values do not matter
         choose_half(leaning, rng.permutation(leaning), is_first)
         assert set(np.flatnonzero(is_first)) == set(np.argsort(leaning, kind="stable")[: (n + 1) // 2])
 
 
-def test_halving_is_its_plain_twin():
+def test_halving_equals_the_reference():
     rng = np.random.default_rng(2)
     points = rng.random((31, 8)) * (rng.random((31, 8)) < 0.6) + 0.01
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     V = matrix(points)
     is_first = split_balanced(V, np.arange(31), 4, 20)
-    assert set(np.flatnonzero(is_first)) == halve_plainly(points, 4, 20)
+    assert set(np.flatnonzero(is_first)) == halve_by_reference(points, 4, 20)
 
 
-def test_halving_by_one_thread_is_halving_in_pieces(monkeypatch):
+def test_halving_in_pieces_equals_halving_with_one_thread(monkeypatch):
     rng = np.random.default_rng(3)
     V = matrix((rng.random((200, 30)) * (rng.random((200, 30)) < 0.3)).round(1))  # sums without rounding
     at_once = split_balanced(V, np.arange(10, 190), 4, 20)
@@ -101,8 +101,8 @@ def test_halving_by_one_thread_is_halving_in_pieces(monkeypatch):
     assert np.array_equal(split_balanced(V, np.arange(10, 190), 4, 20), at_once)
 
 
-def halve_plainly(points, first, second):
-    """Reference implementation of balanced 2-means: the members of the first cluster."""
+def halve_by_reference(points, first, second):
+    """Return the members of the first cluster of balanced 2-means."""
     centres, last = points[[first, second]], -np.inf
     while True:
         order = np.argsort(points @ (centres[1] - centres[0]), kind="stable")
@@ -114,13 +114,13 @@ def halve_plainly(points, first, second):
 
 
 @pytest.fixture
-def small_pieces(monkeypatch):
+def small_piece_size(monkeypatch):
     """Make pieces so small that some dozens of labels are split into many."""
     monkeypatch.setattr(balanced_kmeans, "MIN_PIECE_VALUES", 16)
     monkeypatch.setattr(kmeans, "MIN_PIECE_VALUES", 16)
 
 
-def test_pieces_hold_every_row_once_and_about_as_many_values(small_pieces):
+def test_pieces_hold_every_row_once_and_about_as_many_values(small_piece_size):
     lengths = np.random.default_rng(0).integers(0, 9, 300)
     pieces = split_pieces(lengths)
     assert len(pieces) == balanced_kmeans.MAX_PIECES
@@ -131,7 +131,7 @@ def test_pieces_hold_every_row_once_and_about_as_many_values(small_pieces):
 
 
 @pytest.mark.parametrize("factors", [[1, 1, 1, 1, 1], [1, -1, 0, 2, -0.5]])
-def test_rows_that_are_added_in_pieces_are_their_sum(factors, small_pieces):
+def test_sum_of_rows_in_pieces_equals_the_sum(factors, small_piece_size):
     V, labels = matrix(np.random.default_rng(1).random((9, 12))), np.array([1, 7, 8, 2, 2])
     total = np.ones(12, np.float32)
     add_labels(total, V, labels, np.array(factors, np.float32))
@@ -140,19 +140,19 @@ def test_rows_that_are_added_in_pieces_are_their_sum(factors, small_pieces):
 
 @pytest.mark.parametrize("piece", [16, 100_000], ids=["pieces", "whole"])
 @pytest.mark.parametrize(("n_features", "density", "least"), [(9, 0.5, 0.01), (29, 0.2, 0.0)], ids=["full", "sparse"])
-def test_k_means_is_its_plain_twin(n_features, density, least, piece, monkeypatch):
+def test_k_means_equals_the_reference(n_features, density, least, piece, monkeypatch):
     """Compare with the reference implementation, also if features leave a centre with their rows."""
     monkeypatch.setattr(kmeans, "MIN_PIECE_VALUES", piece)
     rng = np.random.default_rng(4)
     points = rng.random((300, n_features)) * (rng.random((300, n_features)) < density) + least
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-9)
     starts = rng.choice(300, 20, replace=False)
-    found = k_means(compact(matrix(points), np.arange(300)), starts)
-    np.testing.assert_array_equal(found, k_means_plainly(points, starts))
+    result = k_means(compact(matrix(points), np.arange(300)), starts)
+    np.testing.assert_array_equal(result, k_means_by_reference(points, starts))
 
 
-def k_means_plainly(points, starts):
-    """Reference implementation of spherical k-means."""
+def k_means_by_reference(points, starts):
+    """Compute spherical k-means with NumPy."""
     centres, last = points[starts], -np.inf
     while True:
         similarity = points @ centres.T
@@ -164,7 +164,7 @@ def k_means_plainly(points, starts):
 
 
 @pytest.mark.parametrize("method", [Parabel, Bonsai, PLT, DiSMEC])
-def test_the_same_bytes_on_any_number_of_threads(method, small_pieces):
+def test_tree_is_the_same_with_any_number_of_threads(method, small_piece_size):
     """Compare with small pieces, and with blocks of labels that finish in any order."""
     rng = np.random.default_rng(12)
     data = Dataset.from_matrix(matrix(rng.random((90, 40))), matrix(rng.random((90, 400)) < 0.04))
@@ -182,7 +182,7 @@ def test_labels_without_documents_can_be_halved():
 @pytest.mark.parametrize(
     ("n_labels", "max_leaf", "leaves"), [(5, 5, 1), (6, 5, 2), (41, 10, 5), (1, 1, 1), (3, 1, 3), (6, 1, 6)]
 )
-def test_a_balanced_tree_holds_every_label_once(n_labels, max_leaf, leaves):
+def test_balanced_tree_contains_every_label_once(n_labels, max_leaf, leaves):
     rng = np.random.default_rng(3)
     tree = build_balanced_trees(LabelVectors(matrix(rng.random((n_labels, 6)))), max_leaf, seeds=[(0,)])[0]
     assert tree.levels[0].shape[0] == 1
@@ -194,7 +194,7 @@ def test_a_balanced_tree_holds_every_label_once(n_labels, max_leaf, leaves):
         assert above.shape[1] == below.shape[0]
 
 
-def test_memberships_go_up_the_tree():
+def test_documents_of_a_node_are_those_of_its_labels():
     tree = from_groups([[np.array([0, 1])], [np.array([0, 2]), np.array([1, 3])]])
     nodes, labels = tree.memberships(matrix([[1, 0, 1, 0], [0, 0, 0, 1], [1, 1, 0, 0], [0, 0, 0, 0]]))
     np.testing.assert_array_equal(nodes.toarray(), [[1, 0], [0, 1], [1, 1], [0, 0]])
@@ -202,7 +202,7 @@ def test_memberships_go_up_the_tree():
 
 
 def rows(bias, weights) -> SparseWeights:
-    """Slots with these biases; weights: {feature: {slot: weight}}."""
+    """Return rows with these biases and weights, given as {feature: {slot: weight}}."""
     pairs = [pair for row in weights.values() for pair in row.items()]
     return SparseWeights(
         np.array(bias, np.float32),
@@ -214,7 +214,7 @@ def rows(bias, weights) -> SparseWeights:
 
 
 def hand_made_tree() -> LinearTree:
-    """The root has chunks 1 and 2; chunk 1 has labels 2 and 0, chunk 2 has label 1."""
+    """Return a tree whose root has chunks 1 and 2; chunk 1 has labels 2 and 0, chunk 2 has label 1."""
     nowhere = np.array([SAME_CHUNK, SAME_CHUNK])
     root = Chunk(rows([0.5, -1], {0: {0: 0.25}, 2: {0: 0.5, 1: 1}}), nowhere, np.array([-2, -3]))
     first = Chunk(rows([0, 0], {1: {1: 2}, 2: {0: -1}}), nowhere, np.array([2, 0]))
@@ -226,7 +226,7 @@ def forest(n_trees: int = 1, beam: int = 2, link: str = "squared_hinge") -> Tree
     return TreeModel(n_labels=3, views={"columns": 3}, link=link, beam=beam, trees=(hand_made_tree(),) * n_trees)
 
 
-def test_scores_are_the_hand_worked_ones():
+def test_scores_by_hand():
     # x = (1, 0, 0.5). Root: node 1 has 0.5 + 0.25 + 0.25 = 1, so log P = 0; node 2 has -1 + 0.5, so log P = -2.25.
     # Node 1: label 2 has 0 - 0.5, so -2.25; label 0 has 0, so -1. Node 2: label 1 has 1, so 0.
     answer = forest().predict(Dataset.from_matrix(matrix([[1, 0, 0.5]])), k=3)
@@ -242,7 +242,7 @@ def test_a_logistic_tree_multiplies_sigmoids():
     assert answer.labels[0, 0] == 0
 
 
-def test_an_exact_search_is_an_exhaustive_one():
+def test_exact_search_equals_an_exhaustive_search():
     rng = np.random.default_rng(9)
     X = matrix(rng.random((50, 12)) * (rng.random((50, 12)) < 0.5))
     data = Dataset.from_matrix(X, matrix(rng.random((50, 19)) < 0.2))
@@ -275,7 +275,7 @@ def test_k_means_keeps_clusters_together():
     assert all(len(np.unique(centres[group].argmax(axis=1))) == 1 for group in groups)
 
 
-def test_a_wide_tree_divides_what_is_large_and_leaves_what_is_small():
+def test_wide_tree_splits_only_large_clusters():
     rng = np.random.default_rng(2)
     vectors = LabelVectors(normalise_rows(matrix(rng.random((200, 10)) * (rng.random((200, 10)) < 0.3) + 1e-3)))
     tree = build_wide_trees(vectors, max_leaf=10, arity=6, max_depth=4, seeds=[(0,)])[0]
@@ -286,7 +286,7 @@ def test_a_wide_tree_divides_what_is_large_and_leaves_what_is_small():
     assert len(shallow.levels) == 2
 
 
-def test_levels_of_a_binary_tree_are_made_one():
+def test_levels_of_a_binary_tree_are_collapsed():
     vectors = LabelVectors(matrix(np.random.default_rng(0).random((64, 5))))
     binary = build_balanced_trees(vectors, max_leaf=4, seeds=[(0,)])[0]
     tree = compress_tree(binary, 2)
@@ -296,27 +296,27 @@ def test_levels_of_a_binary_tree_are_made_one():
 
 
 @pytest.mark.parametrize("space", ["input", "output", "joint"])
-def test_bonsai_learns_from_every_space(space):
+def test_bonsai_trains_with_every_label_space(space):
     X, Y = matrix(np.eye(30)), matrix(np.repeat(np.eye(10), 3, axis=0))
     model = Bonsai(n_trees=1, max_leaf=3, arity=4, space=space).fit(Dataset.from_matrix(X, Y))
     assert (model.predict(Dataset.from_matrix(X), k=1).labels[:, 0] == np.arange(30) // 3).all()
 
 
 @pytest.mark.parametrize("method", [Parabel(max_leaf=4), Bonsai(max_leaf=4, arity=3), DiSMEC()], ids=str)
-def test_a_training_that_was_killed_goes_on_from_its_finished_parts(method, tmp_path, monkeypatch):
+def test_interrupted_training_resumes_from_finished_parts(method, tmp_path, monkeypatch):
     rng = np.random.default_rng(11)
     data = Dataset.from_matrix(matrix(rng.random((60, 30))), matrix(rng.random((60, 300)) < 0.05))
     whole = method.fit(data)
     run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
     passes = Solver.pass_limit
 
-    def killed_half_way(self, *arguments):
+    def interrupt(self, *arguments):
         if len(list((tmp_path / "parts").glob("*.npz"))) == 2:
             raise KeyboardInterrupt
         return passes(self, *arguments)
 
-    monkeypatch.setattr(Solver, "pass_limit", killed_half_way)
-    # With a longer queue, a tree of so few nodes would be trained before the one before it is saved.
+    monkeypatch.setattr(Solver, "pass_limit", interrupt)
+    # With a longer queue, this small tree would be trained before the previous tree is saved.
     monkeypatch.setattr(training, "QUEUED_BLOCKS_PER_THREAD", 1)
     with pytest.raises(KeyboardInterrupt):
         method.fit(data, run=run)
@@ -331,7 +331,7 @@ def test_a_training_that_was_killed_goes_on_from_its_finished_parts(method, tmp_
     assert not (tmp_path / "parts").exists()
 
 
-def test_label_weights_lift_labels():
+def test_label_weights_raise_the_rank_of_labels():
     answer = forest()._predict(
         Dataset.from_matrix(matrix([[1, 0, 0.5]])), 3, Run(), label_weights=np.array([1, 1, 100])
     )
@@ -339,8 +339,8 @@ def test_label_weights_lift_labels():
 
 
 @pytest.mark.parametrize("n_docs", [1, 3, 100])
-def test_few_documents_and_many_get_the_same_answer(n_docs):
-    """One document follows its best chunk, many take several at once."""
+def test_number_of_documents_does_not_change_predictions(n_docs):
+    """Compare one document at a time with a batch, which visits several chunks at once."""
     rng = np.random.default_rng(8)
     X = matrix(rng.random((100, 12)) * (rng.random((100, 12)) < 0.5))
     model = Parabel(n_trees=2, max_leaf=3).fit(Dataset.from_matrix(X, matrix(rng.random((100, 90)) < 0.03)))
@@ -365,7 +365,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("field", DAMAGE)
-def test_arrays_that_would_lead_astray_are_refused(field):
+def test_invalid_arrays_are_rejected(field):
     model = forest()
     model.check()
     bad = replace(hand_made_tree(), **{field: DAMAGE[field](getattr(hand_made_tree(), field))})
@@ -373,7 +373,7 @@ def test_arrays_that_would_lead_astray_are_refused(field):
         replace(model, trees=(bad,)).check()
 
 
-def test_a_row_that_names_no_slot_is_refused():
+def test_row_without_slots_is_rejected():
     few = {0: dict.fromkeys((3, 17), 1.0)}
     tree = pack_tree([Chunk(rows(np.zeros(30), few), np.full(30, SAME_CHUNK), np.arange(30))])
     tree.check_sizes(30, 1)
@@ -384,27 +384,29 @@ def test_a_row_that_names_no_slot_is_refused():
             bad.check_sizes(30, 1)
 
 
-def test_rows_of_a_table_are_looked_at_as_their_plain_twin_does():
+def test_check_of_table_rows_equals_the_reference():
     """Change each number of the tables of a small tree in turn."""
     rng = np.random.default_rng(0)
     data = Dataset.from_matrix(matrix(rng.random((40, 12)) < 0.3), matrix(rng.random((40, 9)) < 0.2))
     (tree,) = Parabel(n_trees=1, max_leaf=3).fit(data).trees
-    found = []
+    result = []
     for place, column in np.ndindex(tree.table.shape):
         for number in (0, 1, 2, min(int(tree.table[place, column]) + 1, EMPTY_FEATURE_CODE), 12, EMPTY_FEATURE_CODE):
             table = tree.table.copy()
             table[place, column] = number
             other = replace(tree, table=table)
-            found.append(has_valid_rows(other.slots, other.homes, other.places, table, other.firsts, other.entries, 12))
-            assert found[-1] == rows_fit_plainly(other, 12)
-    assert 0 < sum(found) < len(found)
+            result.append(
+                has_valid_rows(other.slots, other.homes, other.places, table, other.firsts, other.entries, 12)
+            )
+            assert result[-1] == rows_fit_by_reference(other, 12)
+    assert 0 < sum(result) < len(result)
 
 
-def rows_fit_plainly(tree, n_features):
-    return all(chunk_fits_plainly(tree, chunk, n_features) for chunk in range(tree.n_chunks))
+def rows_fit_by_reference(tree, n_features):
+    return all(chunk_fits_by_reference(tree, chunk, n_features) for chunk in range(tree.n_chunks))
 
 
-def chunk_fits_plainly(tree, chunk, n_features):
+def chunk_fits_by_reference(tree, chunk, n_features):
     table = tree.table[tree.places[chunk] : tree.places[chunk + 1]].astype(np.int64)
     entries = tree.entries[tree.firsts[chunk] : tree.firsts[chunk + 1]]
     features, starts, n = table[:, 0], table[:, 1], tree.slots[chunk + 1] - tree.slots[chunk]
@@ -422,14 +424,14 @@ def chunk_fits_plainly(tree, chunk, n_features):
     )
 
 
-def test_a_search_cannot_go_round_in_circles():
+def test_cyclic_tree_is_rejected():
     tree = hand_made_tree()
     back = replace(tree, leads=np.where(tree.leads >= 0, -2, tree.leads).astype(np.int32))
     with pytest.raises(ValueError, match="do not fit together"):
         back.check_sizes(3, 3)
 
 
-def test_packed_weights_are_found_again():
+def test_packed_weights_are_looked_up():
     """Test rows with few and many weights, hash collisions of features, and missing features."""
     rng = np.random.default_rng(4)
     W = rng.normal(size=(200, 40)) * (rng.random((200, 40)) < rng.random((200, 1)) ** 3)
@@ -444,10 +446,10 @@ def test_packed_weights_are_found_again():
     margins = np.log(answer.scores) - np.log1p(-answer.scores)
     np.testing.assert_allclose(margins, np.take_along_axis(x @ W, answer.labels, axis=1), atol=2e-3)
     for slot in range(40):
-        found = np.zeros(200)
-        features, kept = tree.slot_weights(0, slot)
-        found[features] = kept
-        np.testing.assert_allclose(found, W[:, slot], atol=1e-4)
+        result = np.zeros(200)
+        features, values = tree.slot_weights(0, slot)
+        result[features] = values
+        np.testing.assert_allclose(result, W[:, slot], atol=1e-4)
 
 
 def block(n_docs: int, n_children: int, tree: int = 0, first: int = 0) -> TrainingBlock:
@@ -455,53 +457,53 @@ def block(n_docs: int, n_children: int, tree: int = 0, first: int = 0) -> Traini
     return TrainingBlock(tree, 7, 0, first, True, np.arange(n_docs), np.arange(first, first + n_children), nothing)
 
 
-def test_blocks_that_others_would_wait_for_are_halved():
+def test_large_blocks_are_split():
     leaves = [block(100, 60, tree) for tree in (0, 1) for _ in range(20)]
-    found = split_large_blocks([block(1000, 100), *leaves, block(1000, 4, tree=1), block(1000, 12, tree=1)])
-    assert [(part.first_child, len(part.children), part.is_leaf) for part in found[:2]] == [
+    result = split_large_blocks([block(1000, 100), *leaves, block(1000, 4, tree=1), block(1000, 12, tree=1)])
+    assert [(part.first_child, len(part.children), part.is_leaf) for part in result[:2]] == [
         (0, 50, False),
         (50, 50, False),
     ]
-    assert found[2:42] == leaves  # small
-    assert [len(part.children) for part in found[42:]] == [2, 2, 12]  # halves of twelve cost nearly as much
-    assert np.concatenate([part.children for part in found[:2]]).tolist() == list(range(100))
+    assert result[2:42] == leaves  # small
+    assert [len(part.children) for part in result[42:]] == [2, 2, 12]  # splitting twelve labels would save little
+    assert np.concatenate([part.children for part in result[:2]]).tolist() == list(range(100))
     alone = split_large_blocks([block(1000, 100), *leaves[:20]])
-    assert [len(part.children) for part in alone] == [50, 50, *[60] * 20]  # whatever other trees there are
+    assert [len(part.children) for part in alone] == [50, 50, *[60] * 20]  # independent of the other trees
 
 
-def test_slots_stand_side_by_side():
+def test_slots_of_a_node_are_adjacent():
     parts = [
         rows([1, 2], {0: {0: 0.1, 1: 0.2}, 3: {1: 0.3}}),
         make_constant_weights(1, 9.0),
         rows([3, 4], {3: {0: 0.4}, 5: {1: 0.5}}),
     ]
-    found = concatenate_slots(parts)
-    assert found.bias.tolist() == [1, 2, 9, 3, 4]
-    assert (found.features.tolist(), found.ends.tolist()) == ([0, 3, 5], [2, 4, 5])
-    assert found.slots.tolist() == [0, 1, 1, 3, 4]
-    np.testing.assert_allclose(found.weights, [0.1, 0.2, 0.3, 0.4, 0.5], rtol=1e-6)
+    result = concatenate_slots(parts)
+    assert result.bias.tolist() == [1, 2, 9, 3, 4]
+    assert (result.features.tolist(), result.ends.tolist()) == ([0, 3, 5], [2, 4, 5])
+    assert result.slots.tolist() == [0, 1, 1, 3, 4]
+    np.testing.assert_allclose(result.weights, [0.1, 0.2, 0.3, 0.4, 0.5], rtol=1e-6)
 
 
 def test_documents_of_children_are_marked():
-    """Return children 2 and 0 of a node that documents 2, 3, 4 and 7 reach."""
-    held = np.zeros((9, 3), np.float32)
-    held[[2, 3, 3, 4, 7, 8], [2, 0, 2, 0, 0, 1]] = 1
-    members, rows = csc_array(held), np.array([2, 3, 4, 7])
+    """Test children 2 and 0 of a node with the documents 2, 3, 4 and 7."""
+    memberships = np.zeros((9, 3), np.float32)
+    memberships[[2, 3, 3, 4, 7, 8], [2, 0, 2, 0, 0, 1]] = 1
+    members, rows = csc_array(memberships), np.array([2, 3, 4, 7])
     by_child = members.indptr.astype(np.int64), members.indices
     block = TrainingBlock(0, 0, 0, 0, True, rows, np.array([2, 0]), by_child)
-    np.testing.assert_array_equal(block.signs(), np.where(held[rows][:, [2, 0]] > 0, 1, -1))
+    np.testing.assert_array_equal(block.signs(), np.where(memberships[rows][:, [2, 0]] > 0, 1, -1))
 
 
-def test_documents_of_children_are_marked_however_far_apart_they_are():
+def test_documents_of_children_are_marked_at_any_distance():
     rng = np.random.default_rng(5)
-    held = (rng.random((3000, 4)) < [0.5, 0.1, 0.01, 0.001]).astype(np.float32)
-    members, rows = csc_array(held), np.flatnonzero(held.sum(axis=1))
+    memberships = (rng.random((3000, 4)) < [0.5, 0.1, 0.01, 0.001]).astype(np.float32)
+    members, rows = csc_array(memberships), np.flatnonzero(memberships.sum(axis=1))
     by_child = members.indptr.astype(np.int64), members.indices
     block = TrainingBlock(0, 0, 0, 0, True, rows, np.arange(4), by_child)
-    np.testing.assert_array_equal(block.signs()[:, :4], np.where(held[rows] > 0, 1, -1))
+    np.testing.assert_array_equal(block.signs()[:, :4], np.where(memberships[rows] > 0, 1, -1))
 
 
-def test_trees_come_in_turn_and_of_each_the_large_blocks_first():
+def test_trees_are_trained_in_order_with_large_blocks_first():
     def block(tree: int, n_rows: int, chunk: int = 0) -> TrainingBlock:
         members = np.zeros(3, np.int64), np.zeros(0, np.int32)
         return TrainingBlock(tree, 0, chunk, 0, False, np.arange(n_rows), np.arange(2), members)
@@ -513,7 +515,7 @@ def test_trees_come_in_turn_and_of_each_the_large_blocks_first():
     assert [(each.tree, len(each.rows)) for each in turns] == in_turn
 
 
-def test_blocks_of_labels_are_narrow_in_the_end():
+def test_last_blocks_are_narrow():
     blocks = family.split_label_blocks(2000)
     assert [label for block in blocks for label in range(block.start, block.stop)] == list(range(2000))
     assert {block.stop - block.start for block in blocks[:7]} == {MAX_BLOCK_LABELS}
@@ -521,25 +523,25 @@ def test_blocks_of_labels_are_narrow_in_the_end():
     assert family.split_label_blocks(3) == [slice(0, 3)]
 
 
-def test_nodes_of_many_children_are_levels_of_the_binary_tree():
+def test_wide_nodes_are_levels_of_the_binary_tree():
     rng = np.random.default_rng(13)
     data = Dataset.from_matrix(matrix(rng.random((80, 30))), matrix(rng.random((80, 64)) < 0.1))
     binary, wide = (Parabel(n_trees=1, max_leaf=4, arity=arity).fit(data) for arity in (2, 16))
-    assert len(binary.trees[0].find_path(5)) == 5  # four levels of halves, and the labels
+    assert len(binary.trees[0].find_path(5)) == 5  # four levels of splits, and the labels
     assert len(wide.trees[0].find_path(5)) == 2
     assert set(wide.trees[0].leads) - set(range(64)) == {-2 - chunk for chunk in range(16)}
 
 
 @pytest.mark.parametrize(("power", "link"), [(2, "squared_hinge"), (3, "cubed_hinge")])
-def test_the_power_of_what_a_margin_lacks(power, link):
-    # As in test_scores_are_the_hand_worked_ones: what is lacking is 0 and 1.5 in the root, 1 and 1.5 under node 1.
+def test_power_of_the_hinge_loss(power, link):
+    # As in test_scores_by_hand: the hinge losses are 0 and 1.5 in the root, 1 and 1.5 under node 1.
     answer = forest(link=link).predict(Dataset.from_matrix(matrix([[1, 0, 0.5]])), k=3)
     np.testing.assert_allclose(answer.scores[0], np.exp([-1, -(1.5**power), -(1.5**power)]), rtol=1e-3)
     data = Dataset.from_matrix(matrix(np.eye(6)), matrix(np.eye(6)))
     assert Parabel(power=power).fit(data).link == link
 
 
-def test_levels_of_few_children_become_one_chunk():
+def test_small_levels_are_merged_into_one_chunk():
     vectors = LabelVectors(matrix(np.random.default_rng(0).random((512, 5))))
     tree = build_balanced_trees(vectors, max_leaf=2, seeds=[(0,)])[0]
     assert group_levels(tree) == [(0, 2), (2, 8)]  # 4 chunks of 126 slots under one of 6
@@ -575,19 +577,19 @@ def test_chunks_are_packed_when_their_nodes_are_complete():
 
 
 @pytest.mark.parametrize("method", [Parabel(n_trees=2, max_leaf=4), PLT(max_leaf=4, arity=4), Bonsai(max_leaf=4)])
-def test_a_model_that_is_written_to_a_folder_is_the_same(tmp_path, method):
+def test_model_trained_with_workdir_is_the_same(tmp_path, method):
     rng = np.random.default_rng(4)
     data = Dataset.from_matrix(matrix(rng.random((90, 30)) * (rng.random((90, 30)) < 0.3)), matrix(np.eye(90)[:, :60]))
-    held, written = method.fit(data), method.fit(data, run=Run(workdir=tmp_path))
-    for one, other in zip(held.trees, written.trees, strict=True):
+    memberships, mapped = method.fit(data), method.fit(data, run=Run(workdir=tmp_path))
+    for one, other in zip(memberships.trees, mapped.trees, strict=True):
         for mine, theirs in zip(one.arrays, other.arrays, strict=True):
             np.testing.assert_array_equal(mine, theirs)
-    assert any(is_mapped(array) for tree in written.trees for array in tree.arrays)
+    assert any(is_mapped(array) for tree in mapped.trees for array in tree.arrays)
 
 
 @pytest.mark.parametrize("few", [0, 300, 3000])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_labels_are_halved_through_their_documents_as_by_their_vectors(monkeypatch, few, threads):
+def test_splits_through_documents_equal_splits_by_label_vectors(monkeypatch, few, threads):
     rng = np.random.default_rng(5)
     X = matrix(rng.random((300, 40)) * (rng.random((300, 40)) < 0.2))
     Y = matrix(rng.random((300, 90)) < 0.03)
@@ -601,13 +603,13 @@ def test_labels_are_halved_through_their_documents_as_by_their_vectors(monkeypat
     labels = build_label_vectors(data)
     assert isinstance(labels, streaming_kmeans.StreamedLabelVectors)
     np.testing.assert_allclose(labels.compute_vectors(np.arange(90)).toarray(), stored.matrix.toarray(), rtol=1e-5)
-    found = build_balanced_trees(labels, 3, [(0,), (1,)], Run(threads))
-    for one, other in zip(found, expected, strict=True):
+    result = build_balanced_trees(labels, 3, [(0,), (1,)], Run(threads))
+    for one, other in zip(result, expected, strict=True):
         for level, same in zip(one.levels, other.levels, strict=True):
             np.testing.assert_array_equal(level.toarray(), same.toarray())
 
 
-def test_more_labels_than_a_chunk_can_hold_are_spread_over_several(monkeypatch):
+def test_too_many_labels_for_a_chunk_are_spread_over_several(monkeypatch):
     monkeypatch.setattr(family, "MAX_CHUNK_SLOTS", 2 * MAX_BLOCK_LABELS)
     rng = np.random.default_rng(6)
     data = Dataset.from_matrix(matrix(np.eye(40)), matrix(rng.random((40, 3 * MAX_BLOCK_LABELS)) < 0.02))
@@ -630,37 +632,38 @@ def test_trees_are_averaged():
     np.testing.assert_allclose(one.predict(document).scores, three.predict(document).scores, rtol=1e-6)
 
 
-def test_an_explanation_adds_up_the_path():
-    explained = forest().explain(Dataset.from_matrix(matrix([[1, 0, 0.5]])), label=2)
-    # Root to node 1: feature 0 adds 0.25 and feature 2 adds 0.25; node 1 to label 2: feature 2 takes 0.5.
-    assert explained.ids.tolist() == [0, 2]
-    np.testing.assert_allclose(explained.weights, [0.25, -0.25], rtol=1e-3)
+def test_an_explanation_adds_up_to_the_log_probability():
+    document = Dataset.from_matrix(matrix([[1, 0, 0.5]]))
+    explained, best = forest().explain(document, label=2), forest().predict(document, k=10)
+    assert set(explained.ids.tolist()) == {0, 2}
+    score = float(best.scores[0][best.labels[0] == 2].sum())
+    assert explained.weights.sum() + explained.bias == pytest.approx(np.log(score), abs=1e-3)
 
 
-def test_a_wide_beam_is_an_exhaustive_search():
+def test_wide_beam_equals_an_exhaustive_search():
     """Compare with a reference implementation that visits every node and multiplies along the paths."""
     rng = np.random.default_rng(5)
     X = matrix(rng.random((60, 12)) * (rng.random((60, 12)) < 0.5))
     Y = matrix(rng.random((60, 17)) < 0.2)
-    model = Parabel(n_trees=2, max_leaf=3, beam=1000, min_weight=0.05).fit(Dataset.from_matrix(X, Y))
+    model = Parabel(n_trees=2, max_leaf=3, beam=1000, min_weight=0.05, arity=4).fit(Dataset.from_matrix(X, Y))
     answer = model.predict(Dataset.from_matrix(X), k=17)
-    expected = sum(visit_plainly(tree, X.toarray(), 17) for tree in model.trees) / 2
+    expected = sum(visit_by_reference(tree, X.toarray(), 17) for tree in model.trees) / 2
     rows = np.arange(60)[:, None]
     np.testing.assert_allclose(answer.scores, expected[rows, answer.labels], rtol=1e-4)
     np.testing.assert_allclose(answer.scores, -np.sort(-expected, axis=1), rtol=1e-4)
 
 
-def visit_plainly(tree: LinearTree, X: np.ndarray, n_labels: int) -> np.ndarray:
+def visit_by_reference(tree: LinearTree, X: np.ndarray, n_labels: int) -> np.ndarray:
     scores = np.ones((len(X), n_labels))
     for label in range(n_labels):
         for chunk, slot in tree.find_path(label):
             features, weights = tree.slot_weights(chunk, slot)
             margin = X[:, features] @ weights + tree.bias[slot]
-            scores[:, label] *= np.exp(-(np.maximum(0, 1 - margin) ** 2))
+            scores[:, label] *= np.exp(-(np.maximum(0, 1 - margin) ** 3))
     return scores
 
 
-def test_a_tree_of_one_leaf_is_one_against_rest():
+def test_tree_of_one_leaf_is_one_versus_rest():
     X, Y = matrix(np.eye(6)), matrix(np.eye(6))
     model = Parabel(n_trees=1, min_weight=0.0).fit(Dataset.from_matrix(X, Y))
     assert model.trees[0].n_chunks == 1

@@ -138,8 +138,8 @@ def test_long_runs_visit_every_document_once(n_labels, monkeypatch):
     X, rng = sparse(103, 20, seed=5), np.random.default_rng(6)
     signs = np.where(rng.random((103, n_labels)) < 0.4, 1, -1).astype(np.float32)
     assert choose_run_length(103, n_labels) == (11 if n_labels == 2 else RUN_DOCUMENTS)
-    found = Solver(C=0.7, eps=0, max_passes=2, seed=9).solve(as_compact(X), signs)
-    np.testing.assert_allclose(found, solve_plainly(X.toarray(), signs, False, 0.7, 2, seed=9), atol=1e-4)
+    result = Solver(C=0.7, eps=0, max_passes=2, seed=9).solve(as_compact(X), signs)
+    np.testing.assert_allclose(result, solve_by_reference(X.toarray(), signs, False, 0.7, 2, seed=9), atol=1e-4)
 
 
 @pytest.mark.parametrize("is_logistic", [False, True])
@@ -154,23 +154,23 @@ def test_solve_equals_numpy(n_labels, is_logistic):
     for passes in (1, 3):
         solver = Solver("logistic" if is_logistic else "squared_hinge", C=0.7, eps=0, max_passes=passes, seed=9)
         compiled = solver.solve(documents, signs)
-        plain = solve_plainly(X.toarray(), signs, is_logistic, 0.7, passes, seed=9)
+        plain = solve_by_reference(X.toarray(), signs, is_logistic, 0.7, passes, seed=9)
         np.testing.assert_allclose(compiled, plain, atol=1e-4)
 
 
-def solve_plainly(X, signs, is_logistic, C, passes, seed, weights=None):
+def solve_by_reference(X, signs, is_logistic, C, passes, seed, weights=None):
     """Return the weights, with the biases in the last row."""
-    return descend_plainly(X, signs, is_logistic, C, passes, seed, weights)[0]
+    return descend_by_reference(X, signs, is_logistic, C, passes, seed, weights)[0]
 
 
-def alphas_plainly(X, signs, passes):
-    return descend_plainly(X, signs, False, 1.0, passes, seed=0)[1]
+def alphas_by_reference(X, signs, passes):
+    return descend_by_reference(X, signs, False, 1.0, passes, seed=0)[1]
 
 
-def descend_plainly(X, signs, is_logistic, C, passes, seed, weights=None):
+def descend_by_reference(X, signs, is_logistic, C, passes, seed, weights=None):
     """Run dual coordinate descent, one label and document at a time, with a Newton step of the bias after each pass."""
     n_rows, n_labels = signs.shape
-    C = np.full(n_rows, C) if weights is None else C * weights.astype(float)  # of each document
+    C = np.full(n_rows, C) if weights is None else C * weights.astype(float)  # C of each document
     W, alpha = np.zeros((X.shape[1], n_labels)), np.zeros(signs.shape)
     bias = np.average(signs, axis=0, weights=weights).astype(float)
     length = choose_run_length(n_rows, n_labels)
@@ -180,7 +180,7 @@ def descend_plainly(X, signs, is_logistic, C, passes, seed, weights=None):
         for i in (i for run in runs for i in range(run * length, min((run + 1) * length, n_rows))):
             for label in range(n_labels):
                 margin = signs[i, label] * (X[i] @ W[:, label] + bias[label])
-                new = alpha_plainly(alpha[i, label], margin, X[i] @ X[i], is_logistic, C[i])
+                new = alpha_by_reference(alpha[i, label], margin, X[i] @ X[i], is_logistic, C[i])
                 W[:, label] += (new - alpha[i, label]) * signs[i, label] * X[i]
                 alpha[i, label] = new
         curvatures = alpha * (1 - alpha / C[:, None]) if is_logistic else 2 * C[:, None] * (alpha > 0)
@@ -188,7 +188,7 @@ def descend_plainly(X, signs, is_logistic, C, passes, seed, weights=None):
     return np.vstack([W, bias]), alpha
 
 
-def alpha_plainly(a, margin, square, is_logistic, C):
+def alpha_by_reference(a, margin, square, is_logistic, C):
     if not is_logistic:
         return max(a - (margin - 1 + a / (2 * C)) / (square + 1 / (2 * C)), 0)
     p = 1 / (1 + np.exp(margin))
@@ -211,16 +211,16 @@ def test_stops_when_a_pass_changes_little(n_labels):
     """It stops after pass 3 with eps just above the relative change of pass 3, and after pass 4 with eps below it."""
     X, rng = sparse(60, 25, seed=1), np.random.default_rng(2)
     signs = np.where(rng.random((60, n_labels)) < 0.4, 1, -1).astype(np.float32)
-    moved = moved_plainly(X.toarray(), signs, passes=4)
+    moved = changes_by_reference(X.toarray(), signs, passes=4)
     assert moved[3] < moved[2] < moved[1]
     for eps, passes in ((moved[2] * 1.01, 3), (moved[2] * 0.99, 4)):
-        found = Solver(eps=eps, max_passes=20).solve(as_compact(X), signs)
-        np.testing.assert_array_equal(found, Solver(eps=0, max_passes=passes).solve(as_compact(X), signs))
+        result = Solver(eps=eps, max_passes=20).solve(as_compact(X), signs)
+        np.testing.assert_array_equal(result, Solver(eps=0, max_passes=passes).solve(as_compact(X), signs))
 
 
-def moved_plainly(X, signs, passes):
+def changes_by_reference(X, signs, passes):
     """Return the change of α in each pass, relative to the first."""
-    alphas = [np.zeros(signs.shape), *(alphas_plainly(X, signs, n) for n in range(1, passes + 1))]
+    alphas = [np.zeros(signs.shape), *(alphas_by_reference(X, signs, n) for n in range(1, passes + 1))]
     distances = [np.linalg.norm(after - before) for before, after in pairwise(alphas)]
     return np.array(distances) / distances[0]
 

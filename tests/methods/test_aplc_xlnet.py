@@ -158,15 +158,17 @@ def test_fused_attention_of_mpnet_is_equivalent():
     ids = torch.randint(4, 50, (3, 9))
     mask = torch.ones_like(ids)
     mask[1, 4:] = 0
-    found = [model(ids, attention_mask=mask).last_hidden_state for model in (usual, fused)]
-    np.testing.assert_allclose(*(states[mask > 0].detach() for states in found), atol=1e-5)
+    result = [model(ids, attention_mask=mask).last_hidden_state for model in (usual, fused)]
+    np.testing.assert_allclose(*(states[mask > 0].detach() for states in result), atol=1e-5)
     enable_gradient_checkpointing(fused.train())
     for module in fused.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    np.testing.assert_allclose(found[1].detach(), fused(ids, attention_mask=mask).last_hidden_state.detach(), atol=1e-5)
-    found[1] = fused(ids, attention_mask=mask).last_hidden_state
-    for states in found:
+    np.testing.assert_allclose(
+        result[1].detach(), fused(ids, attention_mask=mask).last_hidden_state.detach(), atol=1e-5
+    )
+    result[1] = fused(ids, attention_mask=mask).last_hidden_state
+    for states in result:
         states[mask > 0].square().sum().backward()
     usual.encoder.relative_attention_bias.weight.grad = None
     for one, other in zip(usual.parameters(), fused.parameters(), strict=True):
@@ -365,7 +367,7 @@ def test_integrated_gradients_sum_to_the_difference(tagger):
     network = tagger.model.network.load_on(CPU).double()
     ids = torch.from_numpy(tagger.transform([Document("", TEXTS[0], [])]).tokens("subwords").ids.astype(np.int64))
     label = 3
-    found, by_eight = (network.compute_integrated_gradients(ids, label, steps).sum().item() for steps in (500, 8))
+    result, by_eight = (network.compute_integrated_gradients(ids, label, steps).sum().item() for steps in (500, 8))
     without = torch.where(network.encoder.mask_special_tokens(len(ids)), ids, network.encoder.padding)
     with torch.no_grad():
         vectors, padding = (network.encoder.embed_subwords(each)[None] for each in (ids, without))
@@ -375,18 +377,18 @@ def test_integrated_gradients_sum_to_the_difference(tagger):
             for v in (vectors, padding)
         )
     network.float()
-    assert found == pytest.approx((text - nothing).item(), rel=0.01)
-    assert by_eight == pytest.approx(found, rel=0.2)
+    assert result == pytest.approx((text - nothing).item(), rel=0.01)
+    assert by_eight == pytest.approx(result, rel=0.2)
 
 
 def test_highlight_covers_the_text(tagger):
     text = f"{planted_words(3)[0]} noise1, unheard-of {planted_words(3)[1]}"
-    found = tagger.highlight(text, "label-03")[0]
-    assert "".join(piece.text for piece in found.pieces) == text
-    words = [piece.text for piece in found.pieces if piece.weight]
+    result = tagger.highlight(text, "label-03")[0]
+    assert "".join(piece.text for piece in result.pieces) == text
+    words = [piece.text for piece in result.pieces if piece.weight]
     assert words == [planted_words(3)[0], "noise1,", "unheard-of", planted_words(3)[1]]
-    assert {word for word, _ in found.words} == set(words)
-    assert dict(tagger.explain(text, "label-03"))["noise1,"] == pytest.approx(found.pieces[2].weight)
+    assert {word for word, _ in result.words} == set(words)
+    assert dict(tagger.explain(text, "label-03"))["noise1,"] == pytest.approx(result.pieces[2].weight)
 
 
 DAMAGE = {
@@ -449,15 +451,15 @@ def test_one_cluster_is_a_flat_output_layer():
 def test_predictions_equal_the_network(tagger):
     data = tagger.transform([Document("", text, []) for text in TEXTS])
     network, loader = tagger.model.network.load_on(CPU), TokenLoader(data.tokens("subwords"), CPU)
-    found = restore_label_ids(predict_with_network(network, loader, 9, ONE), tagger.model.order)
+    result = restore_label_ids(predict_with_network(network, loader, 9, ONE), tagger.model.order)
     again = tagger.model.predict(data, 9, ONE)
-    np.testing.assert_array_equal(again.labels, found.labels)
-    np.testing.assert_array_equal(again.scores, found.scores)
+    np.testing.assert_array_equal(again.labels, result.labels)
+    np.testing.assert_array_equal(again.scores, result.scores)
     batch = loader.load_batch(np.arange(3))
     with torch.no_grad():
         features = network.apply_hidden_layer(network.compute_document_states(batch))
         for row, doc in enumerate(batch.docs):
-            for label, score in zip(found.labels[doc], found.scores[doc], strict=True):
+            for label, score in zip(result.labels[doc], result.scores[doc], strict=True):
                 rank = int(np.flatnonzero(tagger.model.order == label)[0])
                 assert network.head.compute_logit(features, rank)[row].sigmoid().item() == pytest.approx(
                     score, rel=1e-3
@@ -477,11 +479,11 @@ TABLES = {
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_are_tables_2_and_3(name):
     pipeline = Pipeline.from_parameters("aplc_xlnet", parameters={"preset": name})
-    found = {key: value for key, (_, value) in pipeline.parameters.items()}
+    result = {key: value for key, (_, value) in pipeline.parameters.items()}
     keys = "hidden", "clusters", "max_subwords", "encoder_rate", "hidden_rate", "head_rate", "batch", "epochs"
-    assert tuple(found[key] for key in keys) == TABLES[name]
-    assert [found[key] for key in ("factor", "biases", "loss", "held_out", "warm_up")] == [2, False, "mean", 0, 0]
-    assert len(pipeline.method.cluster_shares) == found["clusters"]
+    assert tuple(result[key] for key in keys) == TABLES[name]
+    assert [result[key] for key in ("factor", "biases", "loss", "held_out", "warm_up")] == [2, False, "mean", 0, 0]
+    assert len(pipeline.method.cluster_shares) == result["clusters"]
     assert APLCXLNet(preset="Wiki-500k").cluster_shares == (0.33, 0.33, 0.34)
 
 
@@ -532,7 +534,7 @@ def test_invalid_proportions_are_rejected(wrong, expected):
 
 
 @pytest.mark.parametrize(
-    ("said", "positions"),
+    ("message", "positions"),
     [
         ({"model_type": "mpnet", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
         ({"model_type": "bert", "max_position_embeddings": 512, "pad_token_id": 0}, 512),
@@ -540,8 +542,8 @@ def test_invalid_proportions_are_rejected(wrong, expected):
         ({"model_type": "any", "max_position_embeddings": -1}, UNLIMITED_POSITIONS),
     ],
 )
-def test_maximum_positions_of_encoders(said, positions, tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(said))
+def test_maximum_positions_of_encoders(message, positions, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(message))
     assert read_max_positions(str(tmp_path)) == positions
 
 
@@ -618,9 +620,9 @@ def test_member_of_a_consensus(others, views, tmp_path):
     loaded = Classifier.load(tmp_path / "model")
     assert list(loaded.tagger_.about["views"]) == list(loaded.tagger_.views) == views
     assert loaded.predict_labels(texts, run=ONE) == consensus.predict_labels(texts, run=ONE)
-    found = loaded.highlight(texts[0], k=1)[0]
-    assert "".join(piece.text for piece in found.pieces) == texts[0]
-    assert found.words
+    result = loaded.highlight(texts[0], k=1)[0]
+    assert "".join(piece.text for piece in result.pieces) == texts[0]
+    assert result.words
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
@@ -640,11 +642,11 @@ def test_fused_attention_in_bf16_has_the_gradients_of_float32():
     fuse_attention(fused)
     ids, mask = torch.randint(4, 50, (3, 64)), torch.ones(3, 64, dtype=torch.long)
     mask[1, 40:] = 0
-    wanted = torch.randn(768)
-    (usual(ids, attention_mask=mask).last_hidden_state[mask > 0] @ wanted).square().sum().backward()
+    expected = torch.randn(768)
+    (usual(ids, attention_mask=mask).last_hidden_state[mask > 0] @ expected).square().sum().backward()
     with mixed_precision(gpu):
         states = fused(ids.to(gpu), attention_mask=mask.to(gpu)).last_hidden_state
-    (states.float()[mask.to(gpu) > 0] @ wanted.to(gpu)).square().sum().backward()
+    (states.float()[mask.to(gpu) > 0] @ expected.to(gpu)).square().sum().backward()
     for (name, one), other in zip(usual.named_parameters(), fused.parameters(), strict=True):
         if other.grad is not None and not name.endswith("k.bias"):  # softmax is invariant to this bias
             assert torch.linalg.vector_norm(one.grad - other.grad.cpu()) < 0.1 * torch.linalg.vector_norm(one.grad), (
@@ -660,9 +662,9 @@ def test_cuda_graphs_are_equivalent(kind, is_captured, monkeypatch):
     monkeypatch.setattr(CudaGraphs, "capture", lambda self, ids, mask: captured.append(ids) or capture(self, ids, mask))
     data = make_labelled(kind, 300)
     recipe = replace(SMALL, epochs=3, dropout=0.0, encoder_rate=1e-4, head_rate=1e-3, batch=16)
-    found = [replace(recipe, cuda_graphs=graphs).fit(data, run=Run(device="cuda")) for graphs in (True, False)]
+    result = [replace(recipe, cuda_graphs=graphs).fit(data, run=Run(device="cuda")) for graphs in (True, False)]
     assert bool(captured) == is_captured
-    assert_same_weights(*found, atol=1e-3)
+    assert_same_weights(*result, atol=1e-3)
 
 
 BY_LABEL = replace(SMALL, pooling="attention", clusters=1)
@@ -687,8 +689,8 @@ def test_label_attention_equals_reference():
     rows, labels = torch.tensor([0, 0, 2]), torch.tensor([1, 4, 0])
     loss = np.log1p(np.exp(expected)).sum() - expected[rows, labels].sum()
     assert head(features, rows, labels).item() == pytest.approx(loss, rel=1e-5)
-    found = head.predict_top_k(features, 2)
-    np.testing.assert_array_equal(found[0], np.argsort(-expected)[:, :2])
+    result = head.predict_top_k(features, 2)
+    np.testing.assert_array_equal(result[0], np.argsort(-expected)[:, :2])
     with torch.autocast("cpu", torch.bfloat16):
         in_bf16 = head.logits(features)
     assert in_bf16.dtype == torch.float32

@@ -91,8 +91,8 @@ def test_encoder_is_eq_2_in_both_directions():
             b = w[f"lstm.bias_ih_l0{suffix}"] + w[f"lstm.bias_hh_l0{suffix}"]
             h, c = w["first_state"][:, direction, 0]
             expected = reference_lstm(x[::-1] if direction else x, W, U, b, h, c)[:: -1 if direction else 1]
-            found = states[row, : len(x), 4 * direction : 4 * direction + 4]
-            np.testing.assert_allclose(found, expected, atol=1e-6)
+            result = states[row, : len(x), 4 * direction : 4 * direction + 4]
+            np.testing.assert_allclose(result, expected, atol=1e-6)
     np.testing.assert_array_equal(states[2, 2:], 0)
 
 
@@ -110,7 +110,7 @@ def test_whole_words_are_dropped_only_in_training():
 def reference_logits(head: MultiLabelAttention, states: np.ndarray, labels) -> np.ndarray:
     """Compute eqs. 4 and 5 label by label for the states of one document."""
     w = {name: value.detach().numpy() for name, value in head.named_parameters()}
-    found = []
+    result = []
     for label in labels:
         scores = np.array([np.exp(h @ w["rows.weight"][label]) for h in states])
         alpha = scores / scores.sum()
@@ -119,8 +119,8 @@ def reference_logits(head: MultiLabelAttention, states: np.ndarray, labels) -> n
         for i in range(len(head.layers.further)):
             x = np.maximum(0, w[f"layers.further.{i}.weight"] @ x + w[f"layers.further.{i}.bias"])
         own = w.get("own.weight", np.zeros((99, len(x) + 1)))[label]
-        found.append(float((w["layers.output.weight"][0] + own[:-1]) @ x + w["layers.output.bias"][0] + own[-1]))
-    return np.array(found)
+        result.append(float((w["layers.output.weight"][0] + own[:-1]) @ x + w["layers.output.bias"][0] + own[-1]))
+    return np.array(result)
 
 
 @pytest.mark.parametrize(("sizes", "own_output"), [((5,), False), ((6, 3), False), ((6, 3), True)])
@@ -149,8 +149,8 @@ def test_max_pooling_ignores_padding():
     states, mask = -1 - torch.rand(1, 8, 4), torch.arange(8)[None] < 3
     states[~mask] = 0  # padding is larger than every word's state
     with torch.no_grad():
-        found = head(states, mask)
-        np.testing.assert_allclose(found, head.logits(states[:, :3].amax(1)), rtol=1e-6)
+        result = head(states, mask)
+        np.testing.assert_allclose(result, head.logits(states[:, :3].amax(1)), rtol=1e-6)
         weights = head.attribute_words(states, mask, 2)
     assert (weights[3:] == 0).all()
 
@@ -160,11 +160,11 @@ def test_loss_is_eq_6_or_sum_over_labels():
     logits, y = rng.normal(size=(3, 4)), rng.random((3, 4)) < 0.5
     p = sigmoid(logits)
     expected = -(y * np.log(p) + (1 - y) * np.log(1 - p))
-    found = binary_cross_entropy(torch.tensor(logits), torch.tensor(y, dtype=torch.float32))
-    assert float(found) == pytest.approx(expected.sum() / 3, rel=1e-5)
+    result = binary_cross_entropy(torch.tensor(logits), torch.tensor(y, dtype=torch.float32))
+    assert float(result) == pytest.approx(expected.sum() / 3, rel=1e-5)
     known = np.array([[1, 1, 0, 1]] * 3, np.float32)
-    found = binary_cross_entropy(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), torch.tensor(known))
-    assert float(found) == pytest.approx((expected * known).sum() / 3, rel=1e-5)
+    result = binary_cross_entropy(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), torch.tensor(known))
+    assert float(result) == pytest.approx((expected * known).sum() / 3, rel=1e-5)
     mean = binary_cross_entropy(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), loss_reduction="mean")
     assert float(mean) == pytest.approx(expected.mean(), rel=1e-5)
     mean = binary_cross_entropy(torch.tensor(logits), torch.tensor(y, dtype=torch.float32), torch.tensor(known), "mean")
@@ -214,8 +214,8 @@ def reference_positives_first(scores: np.ndarray, is_true: np.ndarray, k: int) -
 def test_algorithm_3_sorts_by_truth_and_score(k, share):
     rng = np.random.default_rng(k)
     scores, is_true = rng.permuted(np.arange(600.0)).reshape(30, 20) / 600, rng.random((30, 20)) < share
-    found = select_positives_first(torch.tensor(scores), torch.tensor(is_true), k)
-    np.testing.assert_array_equal(found, reference_positives_first(scores, is_true, k))
+    result = select_positives_first(torch.tensor(scores), torch.tensor(is_true), k)
+    np.testing.assert_array_equal(result, reference_positives_first(scores, is_true, k))
 
 
 def test_child_scores_are_multiplied_by_parent_scores():
@@ -251,11 +251,11 @@ def test_algorithm_4_multiplies_along_the_path():
     )
     assert children.tolist() == [[0, 4], [1, 2], [3, NO_LABEL]]
     above = Predictions(np.array([[2, 1], [0, NO_LABEL]], np.int32), np.array([[0.8, 0.5], [0.4, 0]], np.float32))
-    found = predict_level(network, children, TokenLoader(tokens([1, 2], [3]), CPU), above, 4, ONE)
-    assert found.labels[0, 0] == 3
-    assert sorted(found.labels[0, 1:]) == [NO_LABEL, 1, 2]
-    np.testing.assert_allclose(found.scores[0], [0.4, 0.25, 0.25, 0])
-    assert sorted(found.labels[1]) == [NO_LABEL, NO_LABEL, 0, 4]
+    result = predict_level(network, children, TokenLoader(tokens([1, 2], [3]), CPU), above, 4, ONE)
+    assert result.labels[0, 0] == 3
+    assert sorted(result.labels[0, 1:]) == [NO_LABEL, 1, 2]
+    np.testing.assert_allclose(result.scores[0], [0.4, 0.25, 0.25, 0])
+    assert sorted(result.labels[1]) == [NO_LABEL, NO_LABEL, 0, 4]
 
 
 def test_batches_contain_every_document_once():
@@ -263,7 +263,7 @@ def test_batches_contain_every_document_once():
     documents = [list(rng.integers(0, 20, n)) for n in rng.integers(1, 30, 157)]
     loader = TokenLoader(tokens(*documents), CPU)
     for batches in (loader.shuffled_batches(8, rng), loader.batches_by_length(8)):
-        found = []
+        result = []
         for docs in batches:
             batch = loader.load_batch(docs)
             words = batch.pad_states(batch.ids[:, None].float() + 1)[..., 0].long() - 1
@@ -271,8 +271,8 @@ def test_batches_contain_every_document_once():
             assert torch.equal(batch.pad_ids(-1), words)
             for row, number in enumerate(batch.docs):
                 assert words[row][batch.make_mask()[row]].tolist() == documents[number]
-            found += batch.docs.tolist()
-        assert sorted(found) == list(range(157))
+            result += batch.docs.tolist()
+        assert sorted(result) == list(range(157))
 
 
 def test_candidate_targets():
@@ -411,8 +411,8 @@ def test_training_with_sparse_gradients(own_output, monkeypatch):
     monkeypatch.setattr(family, "MAX_DENSE_NODES", 5)
     data = make_planted_tokens(200, 2)
     model = replace(SMALL, epochs=20, average_from=10, own_output=own_output).fit(data, run=ONE)
-    found = model.predict(data, 3, ONE)
-    assert data.Y.toarray()[np.arange(200)[:, None], found.labels].mean() > 0.6
+    result = model.predict(data, 3, ONE)
+    assert data.Y.toarray()[np.arange(200)[:, None], result.labels].mean() > 0.6
 
 
 DAMAGE = {

@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_array, vstack
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
-from test_solver import labels_for, solve_plainly, sparse
+from test_solver import labels_for, solve_by_reference, sparse
 
 from xmtc import Dataset, Method, Run, XmtcError
 from xmtc.core.checkpoint import Checkpoint
@@ -59,8 +59,8 @@ def test_a_weight_is_as_many_documents(name):
     method, repeated = METHODS[name], DATA.select_rows(np.repeat(np.arange(DATA.n_docs), TIMES))
     one, other = method.fit(weighted(DATA, TIMES), run=ONE_THREAD), method.fit(repeated, run=ONE_THREAD)
     plain = method.fit(DATA, run=ONE_THREAD)
-    found, expected, without = (model.predict(DATA, 8, ONE_THREAD) for model in (one, other, plain))
-    by_label = [np.take_along_axis(p.scores, np.argsort(p.labels, axis=1), axis=1) for p in (found, expected, without)]
+    result, expected, without = (model.predict(DATA, 8, ONE_THREAD) for model in (one, other, plain))
+    by_label = [np.take_along_axis(p.scores, np.argsort(p.labels, axis=1), axis=1) for p in (result, expected, without)]
     np.testing.assert_allclose(by_label[0], by_label[1], atol=2e-3)
     assert np.abs(by_label[0] - by_label[2]).max() > 0.05  # they do matter
 
@@ -84,22 +84,22 @@ def test_all_weights_multiplied_are_another_C(name):
 def test_weights_of_squared_hinge_are_liblinears():
     X, Y, weights = sparse(80, 40, seed=1), labels_for(80, 3, seed=2), np.random.default_rng(3).random(80) + 0.1
     solver = Solver(eps=1e-5, max_passes=5000)
-    found = solver.fit(X, np.arange(80), Y, weights.astype(np.float32))
+    result = solver.fit(X, np.arange(80), Y, weights.astype(np.float32))
     for label in range(3):
         y = Y[:, [label]].toarray().ravel()
         reference = LinearSVC(tol=1e-6, max_iter=100000, random_state=0).fit(X, y, sample_weight=weights)
-        np.testing.assert_allclose(found.W[:-1, label], reference.coef_[0][found.features], atol=2e-3)
+        np.testing.assert_allclose(result.W[:-1, label], reference.coef_[0][result.features], atol=2e-3)
 
 
 def test_weights_of_logistic_loss_are_scikit_learns():
     X, Y, weights = sparse(80, 40, seed=3), labels_for(80, 2, seed=4), np.random.default_rng(5).random(80) + 0.1
-    found = Solver("logistic", 10.0, eps=1e-6, max_passes=5000).fit(X, np.arange(80), Y, weights.astype(np.float32))
+    result = Solver("logistic", 10.0, eps=1e-6, max_passes=5000).fit(X, np.arange(80), Y, weights.astype(np.float32))
     with_constant = np.hstack([X.toarray(), np.ones((80, 1))])
     for label in range(2):
         reference = LogisticRegression(C=10.0, fit_intercept=False, tol=1e-10, max_iter=10000)
         expected = reference.fit(with_constant, Y[:, [label]].toarray().ravel(), sample_weight=weights).coef_[0]
-        np.testing.assert_allclose(found.W[:-1, label], expected[found.features], atol=2e-2)
-        np.testing.assert_allclose(found.W[-1, label], expected[-1], atol=2e-2)
+        np.testing.assert_allclose(result.W[:-1, label], expected[result.features], atol=2e-2)
+        np.testing.assert_allclose(result.W[-1, label], expected[-1], atol=2e-2)
 
 
 @pytest.mark.parametrize("is_logistic", [False, True])
@@ -113,16 +113,16 @@ def test_solve_with_weights_is_its_numpy_twin(n_labels, is_logistic):
     )
     for passes in (1, 3):
         solver = Solver("logistic" if is_logistic else "squared_hinge", C=0.7, eps=0, max_passes=passes, seed=9)
-        plain = solve_plainly(X.toarray(), signs, is_logistic, 0.7, passes, seed=9, weights=weights)
+        plain = solve_by_reference(X.toarray(), signs, is_logistic, 0.7, passes, seed=9, weights=weights)
         np.testing.assert_allclose(solver.solve(documents, signs, weights), plain, atol=1e-4)
 
 
 @pytest.mark.parametrize("space", ["from_documents", "from_labels", "from_both"])
 def test_label_vectors_weigh_documents(space):
     repeated = DATA.select_rows(np.repeat(np.arange(DATA.n_docs), TIMES))
-    found = getattr(LabelVectors, space)(weighted(DATA, TIMES).drop_zero_weights())
+    result = getattr(LabelVectors, space)(weighted(DATA, TIMES).drop_zero_weights())
     expected = getattr(LabelVectors, space)(repeated)
-    np.testing.assert_allclose(found.matrix.toarray(), expected.matrix.toarray(), atol=1e-6)
+    np.testing.assert_allclose(result.matrix.toarray(), expected.matrix.toarray(), atol=1e-6)
 
 
 def test_members_take_weights_where_all_do():
@@ -148,16 +148,16 @@ class Weightless(Method):
 
 def test_methods_without_weights_refuse_them():
     Weightless().fit(DATA)
-    with pytest.raises(XmtcError) as raised:
+    with pytest.raises(XmtcError) as error:
         Weightless().fit(weighted(DATA, TIMES))
-    assert str(raised.value) == (
+    assert str(error.value) == (
         "Weightless does not support document weights; omit sample_weight, or use a method that supports them, such as "
         "parabel or dismec."
     )
 
 
 @pytest.mark.parametrize(
-    ("weights", "said"),
+    ("weights", "message"),
     [
         (np.ones(3), "The weights have shape (3,) and type float64; expected one number for each of the 90"),
         (np.ones((90, 1)), "have shape (90, 1)"),
@@ -176,10 +176,10 @@ def test_methods_without_weights_refuse_them():
         (np.zeros(90), "All documents have zero weight"),
     ],
 )
-def test_other_weights_are_refused(weights, said):
-    with pytest.raises(XmtcError) as raised:
+def test_other_weights_are_refused(weights, message):
+    with pytest.raises(XmtcError) as error:
         weighted(DATA, weights)
-    assert said in str(raised.value)
+    assert message in str(error.value)
 
 
 def test_weights_go_with_their_documents():

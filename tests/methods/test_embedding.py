@@ -37,14 +37,14 @@ RNG = np.random.default_rng(0)
 
 
 def sparse(n: int, m: int, density: float = 0.2, seed: int = 0) -> csr_array:
-    found = random_array((n, m), density=density, format="csr", dtype=np.float32, rng=np.random.default_rng(seed))
-    return csr_array(found)
+    result = random_array((n, m), density=density, format="csr", dtype=np.float32, rng=np.random.default_rng(seed))
+    return csr_array(result)
 
 
 def labels_of(n: int, m: int, density: float = 0.15, seed: int = 0) -> csr_array:
-    found = sparse(n, m, density, seed)
-    found.data[:] = 1
-    return found
+    result = sparse(n, m, density, seed)
+    result.data[:] = 1
+    return result
 
 
 def data(n: int = 300, seed: int = 0) -> Dataset:
@@ -60,8 +60,8 @@ def test_label_neighbours_are_those_of_the_largest_cosines(monkeypatch):
     np.fill_diagonal(cosines, 0)
     monkeypatch.setattr(neighbours, "BLOCK_DOCUMENTS", 32)
     for run in (ONE, TWO):
-        found = find_label_neighbours(Y, 7, run)
-        for doc, row in enumerate(found):
+        result = find_label_neighbours(Y, 7, run)
+        for doc, row in enumerate(result):
             expected = np.sort(cosines[doc])[::-1][:7]
             expected = expected[expected > 0]
             assert (row[len(expected) :] == NO_NEIGHBOUR).all()
@@ -70,14 +70,14 @@ def test_label_neighbours_are_those_of_the_largest_cosines(monkeypatch):
 
 def test_equal_neighbours_are_spread_over_all_documents():
     """All documents have the same label: nobody is everybody's neighbour."""
-    found = find_label_neighbours(csr_array(np.ones((50, 1), np.float32)), 3, ONE)
-    np.testing.assert_array_equal(found, (np.arange(50)[:, None] + [1, 2, 3]) % 50)
+    result = find_label_neighbours(csr_array(np.ones((50, 1), np.float32)), 3, ONE)
+    np.testing.assert_array_equal(result, (np.arange(50)[:, None] + [1, 2, 3]) % 50)
 
 
 def test_of_a_frequent_label_only_the_next_holders_are_compared(monkeypatch):
     n = neighbours.MAX_DOCUMENTS_PER_LABEL + 10
-    found = find_label_neighbours(csr_array(np.ones((n, 1), np.float32)), 2, ONE)
-    np.testing.assert_array_equal(found, (np.arange(n)[:, None] + [1, 2]) % n)
+    result = find_label_neighbours(csr_array(np.ones((n, 1), np.float32)), 2, ONE)
+    np.testing.assert_array_equal(result, (np.arange(n)[:, None] + [1, 2]) % n)
 
 
 @pytest.mark.parametrize("dimension", [1, 4, 7, 50])
@@ -89,19 +89,19 @@ def test_nearest_is_the_largest_cosine(dimension):
     lengths = np.sqrt(np.square(columns, dtype=np.int64).sum(axis=0)).astype(np.float32)
     queries = np.random.default_rng(2).standard_normal((9, dimension)).astype(np.float32)
     members = slice(5, n - 3)
-    found, cosines = search_exact(queries, columns, lengths, members, 6)
+    result, cosines = search_exact(queries, columns, lengths, members, 6)
     expected = (queries @ columns / lengths)[:, members]
     np.testing.assert_allclose(cosines, np.sort(expected, axis=1)[:, ::-1][:, :6], rtol=1e-5)
-    np.testing.assert_allclose(np.take_along_axis(expected, found - 5, axis=1), cosines, rtol=1e-5)
+    np.testing.assert_allclose(np.take_along_axis(expected, result - 5, axis=1), cosines, rtol=1e-5)
     alone = search_exact(queries[3:4], columns, lengths, members, 6)
-    np.testing.assert_array_equal(alone[0][0], found[3])
+    np.testing.assert_array_equal(alone[0][0], result[3])
     np.testing.assert_array_equal(alone[1][0], cosines[3])
 
 
 def test_fewer_members_than_asked_for():
     columns = np.array([[3, 4, 5]], np.int8)
-    found, _ = search_exact(np.ones((2, 1), np.float32), columns, np.ones(3, np.float32), slice(1, 3), 10)
-    np.testing.assert_array_equal(found, [[2, 1], [2, 1]])
+    result, _ = search_exact(np.ones((2, 1), np.float32), columns, np.ones(3, np.float32), slice(1, 3), 10)
+    np.testing.assert_array_equal(result, [[2, 1], [2, 1]])
     assert search_exact(np.ones((2, 1), np.float32), columns, np.ones(3, np.float32), slice(1, 1), 10)[0].shape == (
         2,
         0,
@@ -119,17 +119,17 @@ def test_ridge_is_the_closed_form():
 def test_products_of_label_vectors_and_what_is_missing():
     Y = labels_of(40, 10)
     unit = normalise_rows(Y).toarray()
-    found = compute_neighbour_products(Y, 4)
-    dense, whole = found.toarray(), unit @ unit.T
+    result = compute_neighbour_products(Y, 4)
+    dense, whole = result.toarray(), unit @ unit.T
     np.testing.assert_allclose(dense[dense != 0], whole[dense != 0], rtol=1e-5)
     np.testing.assert_allclose(dense, dense.T)
     np.testing.assert_allclose(np.diag(dense), np.diag(whole), rtol=1e-5)
     for dimension in (3, 8):
         U, scaled = (RNG.standard_normal((40, dimension)).astype(np.float32) for _ in range(2))
-        missing = np.empty(found.nnz, np.float32)
-        compute_residuals(found.indptr, found.indices, found.data, scaled, U, missing)
-        rows = np.repeat(np.arange(40), np.diff(found.indptr))
-        np.testing.assert_allclose(missing, found.data - (scaled @ U.T)[rows, found.indices], atol=1e-5)
+        missing = np.empty(result.nnz, np.float32)
+        compute_residuals(result.indptr, result.indices, result.data, scaled, U, missing)
+        rows = np.repeat(np.arange(40), np.diff(result.indptr))
+        np.testing.assert_allclose(missing, result.data - (scaled @ U.T)[rows, result.indices], atol=1e-5)
 
 
 def test_embeddings_come_near_to_the_products():
@@ -163,15 +163,15 @@ def test_projection_and_routes():
 
 def test_votes():
     Y = labels_of(15, 6, 0.4)
-    found, votes = RNG.integers(-1, 15, (8, 5)).astype(np.int32), RNG.random((8, 5)).astype(np.float32)
-    found[0] = NO_NEIGHBOUR
+    result, votes = RNG.integers(-1, 15, (8, 5)).astype(np.int32), RNG.random((8, 5)).astype(np.float32)
+    result[0] = NO_NEIGHBOUR
     top, scores = np.full((8, 6), -1, np.int32), np.zeros((8, 6), np.float32)
     room = np.zeros(6, np.float32), np.empty(6, np.int32)
-    rank_by_neighbour_votes(found, votes, Y.indptr.astype(np.int64), Y.indices, *room, top, scores)
+    rank_by_neighbour_votes(result, votes, Y.indptr.astype(np.int64), Y.indices, *room, top, scores)
     assert (top[0] == -1).all()
     for doc in range(1, 8):
-        counted = np.where(found[doc] >= 0, votes[doc], 0)
-        expected = counted @ Y.toarray()[found[doc]] / counted.sum()
+        counted = np.where(result[doc] >= 0, votes[doc], 0)
+        expected = counted @ Y.toarray()[result[doc]] / counted.sum()
         np.testing.assert_allclose(scores[doc], np.sort(expected)[::-1], rtol=1e-5)
         np.testing.assert_allclose(expected[top[doc][top[doc] >= 0]], scores[doc][top[doc] >= 0], rtol=1e-5)
 
@@ -242,8 +242,8 @@ def test_clusters_learnt_from_labels_keep_neighbours_together():
 
 
 def test_k_means_gives_centres_of_length_1():
-    found = compute_cluster_centres(normalise_rows(sparse(50, 20, 0.5)), 3, (0, 0))
-    np.testing.assert_allclose(np.linalg.norm(found, axis=0), 1, rtol=1e-5)
+    result = compute_cluster_centres(normalise_rows(sparse(50, 20, 0.5)), 3, (0, 0))
+    np.testing.assert_allclose(np.linalg.norm(result, axis=0), 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("method", [SLEEC(n_learners=2, dimension=8), AnnexML(n_learners=2, dimension=8)], ids=repr)
@@ -253,8 +253,8 @@ def test_several_clusters_give_the_same_bytes_on_any_number_of_threads(method):
     assert is_equal(one, two)
     assert sorted(one.learners[0].members) == list(range(one.n_docs))
     one.check()
-    found = one.predict(data(), 3, TWO)
-    assert (data().Y.toarray()[np.arange(300), found.labels[:, 0]]).mean() > 0.8
+    result = one.predict(data(), 3, TWO)
+    assert (data().Y.toarray()[np.arange(300), result.labels[:, 0]]).mean() > 0.8
 
 
 def test_more_clusters_than_documents_and_no_common_labels():
@@ -306,8 +306,8 @@ def test_without_the_library_it_says_so_before_training_and_searches_exactly_aft
     with pytest.raises(MissingExtra, match=r"search=approximate needs usearch: pip install 'xmtc\[neighbours\]'"):
         AnnexML(search="approximate").fit(data(), run=ONE)
     monkeypatch.setattr("xmtc.methods.embedding.neighbour_model.find_spec", lambda name: None)
-    found, expected = replace(model, edges=50).predict(data(), 3, ONE), model.predict(data(), 3, ONE)
-    np.testing.assert_array_equal(found.labels, expected.labels)
+    result, expected = replace(model, edges=50).predict(data(), 3, ONE), model.predict(data(), 3, ONE)
+    np.testing.assert_array_equal(result.labels, expected.labels)
 
 
 def test_what_no_memory_holds_is_refused_before_the_training(monkeypatch):

@@ -100,18 +100,18 @@ ONE, OTHER = fixed([4, 7, 9], [0.8, 0.5, 0.2]), fixed([7, 1, NO_LABEL], [0.6, 0.
     ],
 )
 def test_two_models_become_one(rule, labels, scores):
-    found = combined(rule, ONE, OTHER).predict(NOTHING_READ, k=5)
-    assert found.labels.tolist() == [[*labels, NO_LABEL]]
-    np.testing.assert_allclose(found.scores, [[*scores, 0]], rtol=1e-6)
-    assert found.labels.dtype == np.int32
-    assert found.scores.dtype == np.float32
+    result = combined(rule, ONE, OTHER).predict(NOTHING_READ, k=5)
+    assert result.labels.tolist() == [[*labels, NO_LABEL]]
+    np.testing.assert_allclose(result.scores, [[*scores, 0]], rtol=1e-6)
+    assert result.labels.dtype == np.int32
+    assert result.scores.dtype == np.float32
 
 
 @pytest.mark.parametrize("rule", [MEAN, NOISY_OR])
 def test_certain_and_impossible_labels_are_ranked_too(rule):
-    found = combined(rule, fixed([3, 5, 6], [1, 1, 0]), fixed([5, 3, 6], [1, 0.5, 0])).predict(NOTHING_READ, k=3)
-    assert found.labels.tolist() == [[5, 3, 6]]
-    np.testing.assert_allclose(found.scores, [[1, 0.75, 0] if rule == MEAN else [1, 1, 0]], atol=1e-6)
+    result = combined(rule, fixed([3, 5, 6], [1, 1, 0]), fixed([5, 3, 6], [1, 0.5, 0])).predict(NOTHING_READ, k=3)
+    assert result.labels.tolist() == [[5, 3, 6]]
+    np.testing.assert_allclose(result.scores, [[1, 0.75, 0] if rule == MEAN else [1, 1, 0]], atol=1e-6)
 
 
 @pytest.mark.parametrize("rule", [MEAN, NOISY_OR])
@@ -123,17 +123,17 @@ def test_merging_is_what_the_plain_formula_says(rule):
         np.put_along_axis(P, labels, scores, axis=1)
     P = dense.mean(axis=0) if rule == MEAN else 1 - (1 - dense).prod(axis=0)
     expected = np.argsort(-P, axis=1)[:, :6]
-    found = combine_predictions([answer(*part) for part in parts], rule, 30, 6)
-    np.testing.assert_array_equal(found.labels, expected)
-    np.testing.assert_allclose(found.scores, np.take_along_axis(P, expected, axis=1), rtol=1e-5)
+    result = combine_predictions([answer(*part) for part in parts], rule, 30, 6)
+    np.testing.assert_array_equal(result.labels, expected)
+    np.testing.assert_allclose(result.scores, np.take_along_axis(P, expected, axis=1), rtol=1e-5)
 
 
 def test_labels_of_which_a_model_is_certain_rank_by_log_odds():
     """By hand: eq. 9 gives 2, 3, 4 and 8 exactly 1; the other model's log-odds are log 3/7, log 9, log 1 and none."""
     certain, other = fixed([2, 3, 4, 8, 9], [1, 1, 1, 1, 0.9]), fixed([3, 4, 2, 9], [0.9, 0.5, 0.3, 0.2])
-    found = combined(NOISY_OR, certain, other).predict(NOTHING_READ, k=5)
-    assert found.labels.tolist() == [[3, 4, 2, 8, 9]]
-    np.testing.assert_allclose(found.scores, [[1, 1, 1, 1, 1 - 0.1 * 0.8]], rtol=1e-6)
+    result = combined(NOISY_OR, certain, other).predict(NOTHING_READ, k=5)
+    assert result.labels.tolist() == [[3, 4, 2, 8, 9]]
+    np.testing.assert_allclose(result.scores, [[1, 1, 1, 1, 1 - 0.1 * 0.8]], rtol=1e-6)
     assert combined(NOISY_OR, certain, other).predict(NOTHING_READ, k=1).labels.tolist() == [[3]]
     many = combined(NOISY_OR, fixed(list(range(90)), [1] * 90), fixed([85, 60], [0.9, 0.2]))
     assert many.predict(NOTHING_READ, k=4).labels.tolist() == [[85, 60, 0, 1]]  # however far behind
@@ -152,51 +152,51 @@ def test_only_ties_are_broken():
         np.put_along_axis(P, part.labels, part.scores.astype(np.float64), axis=1)
     together = (1 - (1 - dense).prod(axis=0)).astype(np.float32)
     odds = logit(np.clip(dense, FLOAT32_EPSNEG, 1 - FLOAT32_EPSNEG)).mean(axis=0)
-    found = combine_predictions(parts, NOISY_OR, 12, 5)
+    result = combine_predictions(parts, NOISY_OR, 12, 5)
     certain = np.flatnonzero((together == 1).sum(axis=1) > 1)
     assert 20 < len(certain) < 180
     for doc in certain:
         ones = sorted(np.flatnonzero(together[doc] == 1), key=lambda label: (-odds[doc, label].round(9), label))
-        assert found.labels[doc, : len(ones)].tolist() == ones[:5]
-    np.testing.assert_allclose(found.scores, -np.sort(-together)[:, :5], rtol=1e-5)
+        assert result.labels[doc, : len(ones)].tolist() == ones[:5]
+    np.testing.assert_allclose(result.scores, -np.sort(-together)[:, :5], rtol=1e-5)
 
     labels, scores = np.hstack([part.labels for part in parts]), np.hstack([part.scores for part in parts])
     with np.errstate(divide="ignore"):
         best, total = rank_by_mean(labels, np.log(-np.log1p(-scores)), 12, 6, 1)
     untied = (total[:, 1:] != total[:, :-1]).all(axis=1)
     assert 20 < untied.sum() < 180
-    np.testing.assert_array_equal(found.labels[untied], best[untied, :5])
-    np.testing.assert_array_equal(found.scores[untied], -np.expm1(-total[untied, :5]))
+    np.testing.assert_array_equal(result.labels[untied], best[untied, :5])
+    np.testing.assert_array_equal(result.scores[untied], -np.expm1(-total[untied, :5]))
 
 
 def test_each_model_names_a_hundred_labels_or_as_many_as_are_asked_for():
     many, last = fixed(list(range(150)), [0.1] * 150), fixed([MIN_MEMBER_LABELS - 1, MIN_MEMBER_LABELS], [0.8, 0.8])
     both = combined(MEAN, many, last)
-    found = both.predict(NOTHING_READ, k=2)  # label DEPTH is beyond what the first names
-    assert found.labels.tolist() == [[MIN_MEMBER_LABELS - 1, MIN_MEMBER_LABELS]]
-    np.testing.assert_allclose(found.scores, [[0.45, 0.4]], rtol=1e-6)
-    found = both.predict(NOTHING_READ, k=MIN_MEMBER_LABELS + 1)
-    np.testing.assert_allclose(found.scores[0, :3], [0.45, 0.45, 0.05], rtol=1e-6)
+    result = both.predict(NOTHING_READ, k=2)  # label DEPTH is beyond what the first names
+    assert result.labels.tolist() == [[MIN_MEMBER_LABELS - 1, MIN_MEMBER_LABELS]]
+    np.testing.assert_allclose(result.scores, [[0.45, 0.4]], rtol=1e-6)
+    result = both.predict(NOTHING_READ, k=MIN_MEMBER_LABELS + 1)
+    np.testing.assert_allclose(result.scores[0, :3], [0.45, 0.45, 0.05], rtol=1e-6)
     assert both.predict(NOTHING_READ, k=1000).k == both.n_labels
 
 
-def test_explanations_are_averaged():
-    explained = combined(MEAN, ONE, OTHER).explain(NOTHING_READ, 0)
-    assert explained.ids.tolist() == [7, 4, 1, 9, NO_LABEL]
-    np.testing.assert_allclose(explained.weights, [0.55, 0.4, 0.15, 0.1, 0], rtol=1e-6)
-    assert explained.per_token is None
-    both = [replace(ONE, per_token=(0.5, 0.5)), replace(ONE, per_token=(0.1, 0.9))]
-    np.testing.assert_allclose(combined(MEAN, *both).explain(NOTHING_READ, 0).per_token, [0.3, 0.7], rtol=1e-6)
+@pytest.mark.parametrize("rule", [MEAN, NOISY_OR])
+def test_members_explain_with_their_shares_of_the_score(rule):
+    models = [fixed([7, 4], [0.2, 0.1]), fixed([9, 7], [0.9, 0.6]), fixed([3], [0.9])]  # the last does not find 7
+    explained = combined(rule, *models).explain(NOTHING_READ, 7)
+    assert [member.number for member in explained.members] == [0, 1]
+    expected = [0.25, 0.75] if rule == MEAN else np.log1p([-0.2, -0.6]) / np.log1p([-0.2, -0.6]).sum()
+    np.testing.assert_allclose([member.share for member in explained.members], expected, rtol=1e-5)
+    assert np.abs(explained.weights).sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("first_is_words", [False, True])
-def test_where_some_read_terms_and_others_words_terms_explain(first_is_words):
-    models = [replace(ONE, views={"tfidf": 5}), replace(OTHER, views={"words": 9})]
-    mixed = combined(NOISY_OR, *(models[::-1] if first_is_words else models), tfidf=5, words=9)
+def test_the_view_with_the_largest_share_comes_first():
+    models = [replace(fixed([7], [0.2]), views={"tfidf": 9}), replace(fixed([7], [0.6]), views={"words": 9})]
+    mixed = combined(MEAN, *models, tfidf=9, words=9)
     tokens = Tokens(np.zeros(1, np.int32), np.array([0, 1]), 9)
-    document = Dataset({"tfidf": Bag(csr_array((1, 5), dtype=np.float32)), "words": tokens})
-    explained = mixed.explain(document, 0)
-    assert (explained.view, explained.ids.tolist()) == ("tfidf", ONE.labels)
+    document = Dataset({"tfidf": Bag(csr_array((1, 9), dtype=np.float32)), "words": tokens})
+    explained = mixed.explain(document, 7)
+    assert (explained.view, len(explained.members)) == ("words", 2)
 
 
 @pytest.mark.parametrize(
@@ -245,9 +245,9 @@ def too_sure(n_docs: int = 4000, seed: int = 0) -> tuple[Scored, Dataset]:
 
 def test_calibrated_scores_are_how_often_they_are_right():
     model, data = too_sure()
-    found = calibrate_model(model, data, 5)
-    found.check()
-    answers = found.predict(data, 5)
+    result = calibrate_model(model, data, 5)
+    result.check()
+    answers = result.predict(data, 5)
     np.testing.assert_array_equal(answers.labels, model.labels)
     assert (np.diff(answers.scores) <= 0).all()
     assert (np.diff(answers.scores) < 0).mean() > 0.999  # where the curve is level, too
@@ -266,11 +266,11 @@ def test_the_score_of_all_together_is_how_often_it_is_right(rule):
     truly = replace(model, scores=model.scores**2)
     for members in ((model, model), (truly, truly)):
         together = pair_of(*members, rule)
-        found = calibrate_combination(together, data)
-        found.check()
+        result = calibrate_combination(together, data)
+        result.check()
         new, its_data = too_sure(seed=1)
         new = replace(new, scores=new.scores**2) if members[0] is truly else new
-        plain, level = (answers_of(model, new, its_data) for model in (together, found))
+        plain, level = (answers_of(model, new, its_data) for model in (together, result))
         np.testing.assert_array_equal(plain.labels, level.labels)  # the order stays
         errors = [evaluate(answers, its_data.Y, "ECE@5")["ECE@5"] for answers in (plain, level)]
         assert errors[1] < 0.02
@@ -299,9 +299,9 @@ def test_members_are_calibrated_only_if_that_ranks_better():
     one = replace(model, labels=np.where(named, model.labels, NO_LABEL), scores=np.where(named, model.scores, 0))
     meek = (model.scores**8).astype(np.float32)
     other = replace(model, labels=np.where(named, NO_LABEL, model.labels), scores=np.where(named, 0, meek))
-    found = calibrate_combination(pair_of(one, other), data)
-    assert all(isinstance(part, CalibratedModel) for part in found.model.models)
-    plain, level = pair_of(one, other).predict(data, 3), found.predict(data, 3)
+    result = calibrate_combination(pair_of(one, other), data)
+    assert all(isinstance(part, CalibratedModel) for part in result.model.models)
+    plain, level = pair_of(one, other).predict(data, 3), result.predict(data, 3)
     assert evaluate(level, data.Y, "P@1")["P@1"] > evaluate(plain, data.Y, "P@1")["P@1"] + 0.02
     same = calibrate_combination(pair_of(model, model), data)
     assert same.model.models == (model, model)
@@ -328,9 +328,9 @@ def test_the_shortest_limit_of_all_models_is_the_limit():
 
 
 def test_what_is_no_answer_stays_none():
-    found = apply_isotonic_curve(answer([[3, NO_LABEL]], [[0.4, 0.0]]), np.array([0.0, 1.0]), np.array([0.2, 0.9]))
-    assert found.labels.tolist() == [[3, NO_LABEL]]
-    np.testing.assert_allclose(found.scores, [[0.48, 0]], atol=1e-3)
+    result = apply_isotonic_curve(answer([[3, NO_LABEL]], [[0.4, 0.0]]), np.array([0.0, 1.0]), np.array([0.2, 0.9]))
+    assert result.labels.tolist() == [[3, NO_LABEL]]
+    np.testing.assert_allclose(result.scores, [[0.48, 0]], atol=1e-3)
     Y = csr_array((1, 5), dtype=np.float32)
     diverged = Predictions.from_valid_arrays(
         np.array([[3]], np.int32), np.array([[np.nan]], np.float32)
@@ -340,12 +340,12 @@ def test_what_is_no_answer_stays_none():
 
 
 def test_a_curve_that_falls_is_refused():
-    found = calibrate_model(*too_sure(200), 5)
-    for damage in ({"probabilities": found.probabilities[::-1].copy()}, {"scores": found.scores * np.nan}):
+    result = calibrate_model(*too_sure(200), 5)
+    for damage in ({"probabilities": result.probabilities[::-1].copy()}, {"scores": result.scores * np.nan}):
         with pytest.raises(ValueError, match="scores and probabilities of the calibration do not ascend"):
-            replace(found, **damage).check()
+            replace(result, **damage).check()
     with pytest.raises(ValueError, match="n_labels or views differ"):
-        replace(found, n_labels=41).check()
+        replace(result, n_labels=41).check()
 
 
 def test_a_calibrated_consensus_is_saved_and_held_out_documents_decide(tmp_path):
@@ -428,9 +428,9 @@ def test_seeds_are_plain_numbers_that_ensembles_do_not_share():
     ],
 )
 def test_what_does_not_fit_is_one_sentence(name, parameters, message):
-    with pytest.raises(XmtcError) as raised:
+    with pytest.raises(XmtcError) as error:
         Pipeline.from_parameters(name, parameters=parameters)
-    assert message in str(raised.value)
+    assert message in str(error.value)
 
 
 def test_members_decide_what_is_read(monkeypatch):
@@ -533,8 +533,8 @@ def test_a_training_that_was_stopped_goes_on(method, other, tmp_path, monkeypatc
 
 def test_overlap():
     one, other = answer([[1, 2, 3], [4, 5, NO_LABEL]]), answer([[1, 3, 9], [5, 6, NO_LABEL]])
-    found = [compute_overlap(one, other, k) for k in (1, 2, 3)]
-    assert found == pytest.approx([(1 + 0) / 2, (1 / 2 + 1 / 2) / 2, (2 / 3 + 1 / 3) / 2])
+    result = [compute_overlap(one, other, k) for k in (1, 2, 3)]
+    assert result == pytest.approx([(1 + 0) / 2, (1 / 2 + 1 / 2) / 2, (2 / 3 + 1 / 3) / 2])
     assert compute_overlap(one, one, 2) == 1
     assert compute_overlap(one, one, 6) == pytest.approx((3 / 6 + 2 / 6) / 2)
     with pytest.raises(XmtcError, match="predictions for the same documents; got 2 and 1"):
@@ -546,9 +546,9 @@ def test_commands(tmp_path):
     corpus.write_text(lines_of(200, seed=0))
     settings = ("-p", "members=parabel,dismec", "-p", "parabel.n_trees=1", "-p", "dismec.C=2", "-p", "min_df=1")
     command = ("train", corpus, "-m", "consensus", "-o", tmp_path / "both", *settings)
-    code, said = xmtc(*command, "--checkpoint", tmp_path / "parts")
-    assert code == 0, said
-    assert "consensus trained on 200 documents with 40 labels and" in said
+    code, message = xmtc(*command, "--checkpoint", tmp_path / "parts")
+    assert code == 0, message
+    assert "consensus trained on 200 documents with 40 labels and" in message
     assert not (tmp_path / "parts").exists()
     assert xmtc("train", corpus, "-m", "parabel", "-o", tmp_path / "one")[0] == 0
     refused = ("train", corpus, "-m", "ensemble", "-o", tmp_path / "both", "-p", "max_words=9")

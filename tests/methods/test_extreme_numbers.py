@@ -79,9 +79,9 @@ def test_a_corpus_with_a_label_without_features(tmp_path, method):
 def test_sums_that_are_nothing_are_empty_and_others_have_length_1():
     X = csr_array(np.array([[1, -1], [-1, 1], [1e15, 0], [1e15, 1e15], [1e-45, 0]], np.float32))
     members = csc_array(np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1]], np.float32))
-    found = sum_label_rows(X, members, ONE)
-    assert np.diff(found.indptr).tolist() == [0, 2, 1]
-    np.testing.assert_allclose(found.toarray(), [[0, 0], [2 / 5**0.5, 1 / 5**0.5], [1, 0]], rtol=1e-6)
+    result = sum_label_rows(X, members, ONE)
+    assert np.diff(result.indptr).tolist() == [0, 2, 1]
+    np.testing.assert_allclose(result.toarray(), [[0, 0], [2 / 5**0.5, 1 / 5**0.5], [1, 0]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("method", LINEAR)
@@ -133,9 +133,9 @@ def test_very_many_columns_take_no_more_than_those_that_occur(method, tmp_path):
     wide.save(tmp_path / "model")
     for classifier in (wide, Classifier.load(tmp_path / "model")):
         assert classifier.n_features_in_ == WIDEST
-        found = classifier.rank(widened(NARROW, COLUMNS), 5, ONE)
-        np.testing.assert_array_equal(found.labels, expected.labels)
-        np.testing.assert_array_equal(found.scores, expected.scores)
+        result = classifier.rank(widened(NARROW, COLUMNS), 5, ONE)
+        np.testing.assert_array_equal(result.labels, expected.labels)
+        np.testing.assert_array_equal(result.scores, expected.scores)
 
 
 def test_files_with_a_large_column_number(tmp_path):
@@ -163,9 +163,9 @@ def test_columns_that_do_not_occur_count_in_the_length_alone():
 
     unseen = [(np.array([1, 5, 2**22 + 9], np.int32), np.array([3, 4, 5], np.float32))]
     plain = FittedColumns(n_columns=fitted.n_columns, unit_length=True).transform(unseen).matrix
-    found = fitted.transform(unseen).matrix
+    result = fitted.transform(unseen).matrix
     assert (plain.data.tolist(), plain.indices.tolist()) == ([np.float32(0.6), np.float32(0.8)], [1, 5])
-    assert (found.data.tolist(), found.indices.tolist()) == ([np.float32(0.6)], [1])
+    assert (result.data.tolist(), result.indices.tolist()) == ([np.float32(0.6)], [1])
     assert isinstance(Columns().fit([(np.arange(9, dtype=np.int32), np.ones(9, np.float32))])[0], FittedColumns)
 
 

@@ -86,8 +86,8 @@ def test_steps_that_look_at_all_labels_are_the_plain_ones(one):
         V += np.outer(x, gradient)
     starts = np.cumsum([0, *map(len, labels)])
     flat, scores = np.concatenate(labels).astype(np.int32), np.empty(PARTIAL_SUMS, np.float32)
-    found = train_dense_output(*PARTS, docs, rates, starts, flat, one, vectors, outputs, 5, scores, work())
-    assert found == pytest.approx(loss, rel=1e-4)
+    result = train_dense_output(*PARTS, docs, rates, starts, flat, one, vectors, outputs, 5, scores, work())
+    assert result == pytest.approx(loss, rel=1e-4)
     np.testing.assert_allclose(vectors, V, atol=1e-5)
     np.testing.assert_allclose(outputs[:, :5], W.T, atol=1e-5)
     np.testing.assert_array_equal(outputs[:, 5:], 0)
@@ -109,8 +109,8 @@ def test_steps_that_look_at_some_rows_are_the_plain_ones():
         V += np.outer(x, gradient)
     starts = np.cumsum([0, *map(len, rows)])
     flat = np.concatenate(rows).astype(np.int32), np.concatenate(codes).astype(np.float32)
-    found = train_selected_rows(*PARTS, docs, rates, starts, *flat, vectors, W, work())
-    assert found == pytest.approx(loss, rel=1e-4)
+    result = train_selected_rows(*PARTS, docs, rates, starts, *flat, vectors, W, work())
+    assert result == pytest.approx(loss, rel=1e-4)
     np.testing.assert_allclose(vectors, V, atol=1e-5)
     np.testing.assert_allclose(W, plain, atol=1e-5)
 
@@ -152,9 +152,9 @@ def test_answers_are_the_plain_ones(loss):
         np.testing.assert_allclose(expected.sum(1), 1)
     else:
         expected = np.array([softmax(row) for row in logits]) if loss == "softmax" else sigmoid(logits)
-    found = model.predict(DATA, 5, ONE)
-    np.testing.assert_array_equal(found.labels, np.argsort(-expected, axis=1))
-    np.testing.assert_allclose(found.scores, -np.sort(-expected, axis=1), rtol=1e-5, atol=1e-7)
+    result = model.predict(DATA, 5, ONE)
+    np.testing.assert_array_equal(result.labels, np.argsort(-expected, axis=1))
+    np.testing.assert_allclose(result.scores, -np.sort(-expected, axis=1), rtol=1e-5, atol=1e-7)
 
 
 def test_rare_labels_are_deep_in_the_tree():
@@ -167,13 +167,13 @@ def test_rare_labels_are_deep_in_the_tree():
 
 
 def test_ngrams_stay_within_a_document_and_have_only_known_words():
-    found = tokens([3, 1, 3, 1], [3, 1], [3, 0, 1], [1])
-    begins, sizes, buckets = hash_all_word_ngrams(found, 3, 10**6)
+    result = tokens([3, 1, 3, 1], [3, 1], [3, 0, 1], [1])
+    begins, sizes, buckets = hash_all_word_ngrams(result, 3, 10**6)
     assert begins.tolist() == [0, 1, 2, 4, 0, 1]
     assert sizes.tolist() == [2, 2, 2, 2, 3, 3]
     assert buckets[0] == buckets[2] == buckets[3]
     assert len(set(buckets.tolist())) == 4
-    assert len(hash_all_word_ngrams(found, 1, 10**6)[0]) == 0
+    assert len(hash_all_word_ngrams(result, 1, 10**6)[0]) == 0
 
 
 def test_ngrams_that_training_has_not_seen_have_no_vector():

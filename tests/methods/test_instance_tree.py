@@ -213,8 +213,8 @@ class TestGrowing:
             np.empty(n_entries + 7, np.float32),
         )
         growing.build_columns(*arrays, docs, place, columns, n, starts, rows, values)
-        found = csc_array((values, rows, starts), shape=(7, n + 1)).toarray()
-        np.testing.assert_array_equal(found, np.hstack([dense[:, columns[:n]], np.ones((7, 1))]))
+        result = csc_array((values, rows, starts), shape=(7, n + 1)).toarray()
+        np.testing.assert_array_equal(result, np.hstack([dense[:, columns[:n]], np.ones((7, 1))]))
         assert not place.any()
 
     def test_divide(self):
@@ -224,10 +224,10 @@ class TestGrowing:
 
     def test_leaf_labels(self):
         Y = csr_array(np.array([[1, 1, 0, 0], [0, 1, 0, 1], [0, 1, 1, 0], [1, 0, 0, 0]], np.float32))
-        found, sums = np.empty(4, np.int32), np.zeros(4)
+        result, sums = np.empty(4, np.int32), np.zeros(4)
         labels = Y.indptr.astype(np.int64), Y.indices.astype(np.int32)
-        n = growing.select_leaf_labels(np.array([0, 1, 2]), *labels, 3, found, sums)
-        assert found[:n].tolist() == [0, 1, 2]  # label 3 is as frequent, and comes last
+        n = growing.select_leaf_labels(np.array([0, 1, 2]), *labels, 3, result, sums)
+        assert result[:n].tolist() == [0, 1, 2]  # label 3 is as frequent, and comes last
         np.testing.assert_allclose(sums, [1 / 3, 1, 1 / 3, 0])
 
     def test_a_tree_sends_its_own_documents_where_it_put_them(self):
@@ -244,18 +244,18 @@ class TestGrowing:
 
     def test_documents_that_are_all_the_same_are_one_leaf(self):
         same = Dataset.from_matrix(np.ones((40, 3)), np.eye(2)[np.arange(40) % 2])
-        found = FastXML(n_trees=2).fit(same, run=ONE)
-        assert found.forest.negative.tolist() == [LEAF, LEAF]
-        np.testing.assert_allclose(found.predict(same, 2, ONE).scores, 0.5)
+        result = FastXML(n_trees=2).fit(same, run=ONE)
+        assert result.forest.negative.tolist() == [LEAF, LEAF]
+        np.testing.assert_allclose(result.predict(same, 2, ONE).scores, 0.5)
 
     def test_a_leaf_remembers_no_more_than_it_may(self):
-        found = FastXML(n_trees=2, leaf_labels=3, max_leaf=50).fit(data(), run=ONE).forest
-        assert np.diff(found.ends)[found.negative == LEAF].max() == 3
+        result = FastXML(n_trees=2, leaf_labels=3, max_leaf=50).fit(data(), run=ONE).forest
+        assert np.diff(result.ends)[result.negative == LEAF].max() == 3
 
 
-def slow_scores(found, X: np.ndarray) -> np.ndarray:
+def slow_scores(result, X: np.ndarray) -> np.ndarray:
     """(n_docs, n_labels): every tree walked in Python."""
-    forest, total = found.forest, np.zeros((len(X), found.n_labels))
+    forest, total = result.forest, np.zeros((len(X), result.n_labels))
     for tree in range(forest.n_trees):
         for doc, x in enumerate(np.hstack([X, np.ones((len(X), 1))])):
             node = root = forest.roots[tree]
@@ -282,15 +282,15 @@ class TestModels:
         assert_ranked_as(model().predict(documents, 7, ONE), slow_scores(model(), documents.X.toarray()))
 
     def test_centres(self):
-        documents, found = data().select_rows(slice(0, 40)), reranked()
+        documents, result = data().select_rows(slice(0, 40)), reranked()
         X, Y = data().X.toarray(), data().Y.toarray()
         unit = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
         centres = (Y.T @ unit) / Y.sum(axis=0)[:, None]
         np.testing.assert_allclose(compute_label_centroids(data(), Y.sum(axis=0)).toarray(), centres, atol=1e-6)
         distances = ((unit[:40, None] - centres[None]) ** 2).sum(axis=2)
-        near = 1 / (1 + np.exp(found.gamma / 2 * distances))
-        expected = slow_scores(found, documents.X.toarray()) ** found.alpha * near ** (1 - found.alpha)
-        assert_ranked_as(found.predict(documents, 7, ONE), expected)
+        near = 1 / (1 + np.exp(result.gamma / 2 * distances))
+        expected = slow_scores(result, documents.X.toarray()) ** result.alpha * near ** (1 - result.alpha)
+        assert_ranked_as(result.predict(documents, 7, ONE), expected)
 
     def test_rare_labels_weigh_more(self, monkeypatch):
         """Where documents are parted, by their inverse propensity."""
@@ -326,11 +326,11 @@ class TestModels:
     def test_explanations_add_up_to_what_the_words_moved(self):
         """Where every step is decided by one word alone, its share is the whole change from the root to the leaf."""
         X, Y = np.eye(2)[np.arange(60) % 2], np.eye(2)[np.arange(60) % 2]
-        found = FastXML(n_trees=3, C=100.0).fit(Dataset.from_matrix(X, Y), run=ONE)
-        explained = found.explain(Dataset.from_matrix(X[:1]), 0)
+        result = FastXML(n_trees=3, C=100.0).fit(Dataset.from_matrix(X, Y), run=ONE)
+        explained = result.explain(Dataset.from_matrix(X[:1]), 0)
         assert explained.ids.tolist() == [0]
         assert 0.2 < explained.weights[0] <= 0.5  # from a half to all; the rest is the bias's
-        against = found.explain(Dataset.from_matrix(X[:1]), 1)
+        against = result.explain(Dataset.from_matrix(X[:1]), 1)
         assert against.weights[0] == pytest.approx(-explained.weights[0])
 
     def test_a_forest_is_its_trees_side_by_side(self):
@@ -430,12 +430,12 @@ EXTREME = {
 @pytest.mark.parametrize("method", [FastXML, PfastreXML])
 def test_extreme_numbers_give_scores(method, kind, C):
     given = Dataset.from_matrix(EXTREME[kind], np.eye(4)[np.arange(40) % 4])
-    found = method(n_trees=3, C=C).fit(given, run=ONE)
-    found.check()
-    scores = found.predict(given, 4, ONE).scores
+    result = method(n_trees=3, C=C).fit(given, run=ONE)
+    result.check()
+    scores = result.predict(given, 4, ONE).scores
     assert np.isfinite(scores).all()
     assert ((scores >= 0) & (scores <= 1)).all()
-    assert np.isfinite(found.explain(given.select_rows([0]), 2).weights).all()
+    assert np.isfinite(result.explain(given.select_rows([0]), 2).weights).all()
 
 
 def test_zeros_that_are_written_down_are_no_features():

@@ -57,7 +57,7 @@ def plain_candidates(names: LabelNames, documents: list[list[int]]) -> dict[tupl
             of_name = called_so.setdefault(words, {})
             of_name[label] = of_name.get(label, False) or bool(preferred)
 
-    found: dict[tuple[int, int], tuple[int, ...]] = {}
+    result: dict[tuple[int, int], tuple[int, ...]] = {}
     for doc, words in enumerate(documents):
         places = [
             (begin, begin + len(name), name)
@@ -69,10 +69,10 @@ def plain_candidates(names: LabelNames, documents: list[list[int]]) -> dict[tupl
             covered = any(b <= begin and end <= e and (b, e) != (begin, end) for b, e, _ in places)
             for label, preferred in called_so[name].items():
                 one = (1, int(covered), begin, len(name), len(called_so[name]), int(preferred))
-                n, within, first, length, shared, is_own = found.get(
+                n, within, first, length, shared, is_own = result.get(
                     (doc, label), (0, 0, begin, 0, len(names.labels), 0)
                 )
-                found[doc, label] = (
+                result[doc, label] = (
                     n + one[0],
                     within + one[1],
                     min(first, one[2]),
@@ -80,11 +80,11 @@ def plain_candidates(names: LabelNames, documents: list[list[int]]) -> dict[tupl
                     min(shared, one[4]),
                     is_own | one[5],
                 )
-    return found
+    return result
 
 
-def as_mapping(found: NameMatches) -> dict[tuple[int, int], tuple[int, ...]]:
-    rows = zip(*(part.tolist() for part in found), strict=True)
+def as_mapping(result: NameMatches) -> dict[tuple[int, int], tuple[int, ...]]:
+    rows = zip(*(part.tolist() for part in result), strict=True)
     return {(doc, label): tuple(rest) for doc, label, *rest in rows}
 
 
@@ -97,10 +97,10 @@ def test_the_automaton_finds_what_its_twin_finds(seed):
     documents = [rng.integers(0, 4, rng.integers(1, 30)).tolist() for _ in range(30)]
     automaton = AhoCorasickAutomaton.from_names(names)
     automaton.check_sizes(12)
-    found = automaton.find_matches(tokens_of(documents), 12)
-    assert as_mapping(found) == plain_candidates(names, documents)
-    assert len(as_mapping(found)) == len(found.docs)  # each once
-    assert (np.diff(found.docs) >= 0).all()
+    result = automaton.find_matches(tokens_of(documents), 12)
+    assert as_mapping(result) == plain_candidates(names, documents)
+    assert len(as_mapping(result)) == len(result.docs)  # each once
+    assert (np.diff(result.docs) >= 0).all()
 
 
 def test_nodes_by_hand():
@@ -109,8 +109,8 @@ def test_nodes_by_hand():
     assert automaton.depths.tolist() == [0, 1, 1, 2, 2]  # root, a, b, a b, b c
     assert automaton.fail.tolist() == [0, 0, 0, 2, 0]
     assert automaton.ends.tolist() == [0, 0, 2, 3, 4]
-    found = as_mapping(automaton.find_matches(tokens_of([[1, 2, 3]]), 3))
-    assert found == {(0, 0): (1, 0, 0, 2, 1, 1), (0, 1): (1, 1, 1, 1, 1, 1), (0, 2): (1, 0, 1, 2, 1, 1)}
+    result = as_mapping(automaton.find_matches(tokens_of([[1, 2, 3]]), 3))
+    assert result == {(0, 0): (1, 0, 0, 2, 1, 1), (0, 1): (1, 1, 1, 1, 1, 1), (0, 2): (1, 0, 1, 2, 1, 1)}
     assert automaton.mark_name_tokens(tokens_of([[1, 2, 3, 2]]), 1).tolist() == [False, True, False, True]
     assert automaton.mark_name_tokens(tokens_of([[1, 2, 3, 2]]), 2).tolist() == [False, True, True, False]
 
@@ -122,10 +122,10 @@ def test_a_name_of_too_many_labels_is_none():
     )
     automaton = AhoCorasickAutomaton.from_names(names)
     automaton.check_sizes(MAX_LABELS_PER_NAME + 1)
-    found = automaton.find_matches(tokens_of([[1, 2, 1]]), MAX_LABELS_PER_NAME + 1)
-    assert sorted(found.labels.tolist()) == list(range(MAX_LABELS_PER_NAME))
-    assert set(found.counts.tolist()) == {1}
-    assert set(found.shared.tolist()) == {MAX_LABELS_PER_NAME}
+    result = automaton.find_matches(tokens_of([[1, 2, 1]]), MAX_LABELS_PER_NAME + 1)
+    assert sorted(result.labels.tolist()) == list(range(MAX_LABELS_PER_NAME))
+    assert set(result.counts.tolist()) == {1}
+    assert set(result.shared.tolist()) == {MAX_LABELS_PER_NAME}
 
 
 def test_an_automaton_without_names_finds_nothing():
@@ -186,21 +186,21 @@ def test_evidence_is_learnt_from_the_other_folds():
     half = rng.random(n_docs) < 0.5
     Y = csr_array(np.stack([half, np.ones(n_docs), np.zeros(n_docs)], axis=1).astype(np.float32))
     automaton = AhoCorasickAutomaton.from_names(names_of([[1], [2], [3]], [0, 1, 2]))
-    found = automaton.find_matches(tokens_of([[1, 2, 3]] * n_docs), 3)
-    np.testing.assert_array_equal(mark_correct_matches(found, Y), Y.toarray()[found.docs, found.labels] > 0)
+    result = automaton.find_matches(tokens_of([[1, 2, 3]] * n_docs), 3)
+    np.testing.assert_array_equal(mark_correct_matches(result, Y), Y.toarray()[result.docs, result.labels] > 0)
     lengths = np.full(n_docs, 3)
-    evidence = fit_match_classifier(found, lengths, Y)
+    evidence = fit_match_classifier(result, lengths, Y)
     assert evidence.has.tolist() == [half.sum(), n_docs, 0]
     assert evidence.named.tolist() == [n_docs] * 3
     assert evidence.right.tolist() == evidence.has.tolist()
-    scores = evidence.predict_probabilities(found, lengths)
-    means = [scores[found.labels == label].mean() for label in range(3)]
+    scores = evidence.predict_probabilities(result, lengths)
+    means = [scores[result.labels == label].mean() for label in range(3)]
     assert abs(means[0] - half.mean()) < 0.1
     assert means[1] > 0.9
     assert means[2] < 0.1
     per_label = (evidence.has, evidence.named, evidence.right, evidence.expected)
-    counts = LabelCounts(evidence.n_docs, *(values[found.labels] for values in per_label))
-    features = compute_match_features(found, lengths, counts)
+    counts = LabelCounts(evidence.n_docs, *(values[result.labels] for values in per_label))
+    features = compute_match_features(result, lengths, counts)
     np.testing.assert_allclose(scores, apply_logistic(features, evidence.weights))
 
 
@@ -342,7 +342,9 @@ def test_a_combination_explains_by_the_member_that_found_the_label(tmp_path):
     (tmp_path / "names.tsv").write_text("cats\tcats\nvehicles\tvehicles\n")
     texts, tags = ["cats sleep", "cats run", "dogs sleep", "dogs run"] * 6, [["cats"], ["cats"], ["dogs"], ["dogs"]] * 6
     linear = Classifier("dismec", min_df=1).fit(texts, tags).tagger_
-    found = Classifier("lexical", vocabulary=str(tmp_path / "names.tsv")).fit(texts, tags).tagger_
-    (first, *_) = combine([linear, found]).explain("cats and vehicles", "vehicles")
+    lexical = Classifier("lexical", vocabulary=str(tmp_path / "names.tsv")).fit(texts, tags).tagger_
+    (first, *_) = combine([linear, lexical]).explain("cats and vehicles", "vehicles")
     assert first[0] == "vehicles"
     assert first[1] > 0
+    (found_by,) = combine([linear, lexical]).highlight("cats and vehicles", "vehicles")[0].members
+    assert (found_by.name, found_by.share) == ("lexical", pytest.approx(1))

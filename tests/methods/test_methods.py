@@ -116,7 +116,9 @@ class Repeats(DiSMEC):
     """Names its best label twice."""
 
     def _fit(self, data, valid, run):
-        return Spoilt.around(super()._fit(data, valid, run), lambda found: replace(found, labels=twice(found.labels)))
+        return Spoilt.around(
+            super()._fit(data, valid, run), lambda result: replace(result, labels=twice(result.labels))
+        )
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ def test_a_folder_imports_nothing(site, tmp_path):
 class Bag(Model):
     """A model with a field that nothing can save."""
 
-    found: dict
+    result: dict
 
     def _predict(self, data, k, run):
         raise NotImplementedError
@@ -111,7 +111,7 @@ class Bag(Model):
 
 @dataclass(frozen=True, kw_only=True)
 class Untyped(Bag):
-    found: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    result: np.ndarray = field(default_factory=lambda: np.zeros(3))
 
 
 class NoDataclass(Form):
@@ -130,19 +130,19 @@ def method_leaving(model) -> Method:
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "message"),
     [
-        (Bag, "Bag.found is a <class 'dict'>, which a model folder cannot hold"),
-        (Untyped, "Untyped.found is an array whose type is not stated: use array(np.float32)"),
+        (Bag, "Bag.result is a <class 'dict'>, which a model folder cannot hold"),
+        (Untyped, "Untyped.result is an array whose type is not stated: use array(np.float32)"),
         (NoDataclass, "NoDataclass is not a dataclass derived from xmtc.Form or xmtc.Model"),
         (dict, "dict is not a dataclass derived from"),
     ],
 )
-def test_what_could_not_be_saved_is_refused_before_the_training(model, said):
-    with pytest.raises(XmtcError) as raised:
+def test_what_could_not_be_saved_is_refused_before_the_training(model, message):
+    with pytest.raises(XmtcError) as error:
         Classifier(method_leaving(model)).fit(*TRAIN)
-    assert str(raised.value).startswith("The model of Leaves cannot be saved: ")
-    assert said in str(raised.value)
+    assert str(error.value).startswith("The model of Leaves cannot be saved: ")
+    assert message in str(error.value)
 
 
 def test_a_method_inside_a_function_cannot_be_found_again():

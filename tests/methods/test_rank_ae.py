@@ -140,10 +140,10 @@ def positives(documents=LABELS) -> PositiveLabels:
 @pytest.mark.parametrize(("loss", "reference"), LOSSES.values(), ids=LOSSES)
 def test_losses_equal_reference_for_any_block_size(loss, reference, block):
     inner, weight, bias = random_layer()
-    found = compute_output_loss(loss, inner, weight, bias, positives(), block)
+    result = compute_output_loss(loss, inner, weight, bias, positives(), block)
     logits = (inner @ weight.T + bias).detach().numpy()
     expected = np.mean([reference(y, labels) for y, labels in zip(logits, LABELS, strict=True)])
-    assert found.item() == pytest.approx(expected, rel=1e-12)
+    assert result.item() == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("block", [2, 100])
@@ -204,7 +204,7 @@ def test_bag_features_equal_reference(reduction, averages):
     features = BagFeatures(7, 6, reduction, averages, 5).eval()
     w, dense = get_arrays(features), DOCUMENTS.toarray()
     with torch.no_grad():
-        found = features(BagLoader(DOCUMENTS, CPU).load_batch(np.array([2, 0, 1]))).numpy()
+        result = features(BagLoader(DOCUMENTS, CPU).load_batch(np.array([2, 0, 1]))).numpy()
     for row, number in enumerate([2, 0, 1]):
         words = np.flatnonzero(dense[number])
         M = []
@@ -215,7 +215,7 @@ def test_bag_features_equal_reference(reduction, averages):
                 a = sigmoid(w["attention.excite.weight"] @ np.maximum(0, w["attention.squeeze.weight"] @ v))
             M.append(v * a)
         pooled = np.sum(M, axis=0) / (len(M) if averages else 1) if M else np.zeros(6)
-        np.testing.assert_allclose(found[row], w["output.weight"] @ pooled + w["output.bias"], atol=1e-6)
+        np.testing.assert_allclose(result[row], w["output.weight"] @ pooled + w["output.bias"], atol=1e-6)
 
 
 @pytest.mark.parametrize("averages", [True, False])
@@ -226,12 +226,12 @@ def test_sequence_features_equal_reference(averages):
     batch = TokenLoader(tokens, CPU).load_batch(np.array([0, 1]))
     w = get_arrays(features)
     with torch.no_grad():
-        states, found = features.encoder(batch).numpy(), features(batch).numpy()
+        states, result = features.encoder(batch).numpy(), features(batch).numpy()
     squeeze = w["attention.squeeze.weight"]
     for row, length in enumerate([4, 2]):
         M = [v * sigmoid(w["attention.excite.weight"] @ np.maximum(0, squeeze @ v)) for v in states[row, :length]]
         pooled = np.sum(M, axis=0) / (length if averages else 1)
-        np.testing.assert_allclose(found[row], w["output.weight"] @ pooled + w["output.bias"], atol=1e-6)
+        np.testing.assert_allclose(result[row], w["output.weight"] @ pooled + w["output.bias"], atol=1e-6)
 
 
 def test_c2ae_features_equal_reference():
@@ -257,11 +257,11 @@ def test_label_encoder_equals_dense_layers():
     encoder = LabelEncoder(N_LABELS, 5, 3, HiddenActivation(5, has_batch_norm=True))
     nn.init.normal_(encoder.bias)
     pairs = LabelLoader(csr_array(dense_labels()), CPU).label_pairs(np.arange(len(LABELS)))
-    found = encoder(*pairs, len(LABELS)).detach().numpy()
+    result = encoder(*pairs, len(LABELS)).detach().numpy()
     w = get_arrays(encoder)
     x = dense_labels() @ w["rows.weight"] + w["bias"]
     x = np.maximum(0, (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5))
-    np.testing.assert_allclose(found, x @ w["output.weight"].T + w["output.bias"], atol=1e-5)
+    np.testing.assert_allclose(result, x @ w["output.weight"].T + w["output.bias"], atol=1e-5)
 
 
 def test_batch_norm_equals_pytorch():
@@ -277,10 +277,10 @@ def test_batch_norm_equals_pytorch():
 def test_batch_norm_of_several_batches():
     ours, theirs = BatchNorm(4), nn.BatchNorm1d(4)
     documents, labels = torch.randn(8, 4), torch.randn(8, 4) + 3
-    found = ours(torch.cat([documents, labels]), 8)
-    torch.testing.assert_close(found[:8], theirs(documents))
+    result = ours(torch.cat([documents, labels]), 8)
+    torch.testing.assert_close(result[:8], theirs(documents))
     torch.testing.assert_close((ours.mean, ours.variance), (theirs.running_mean, theirs.running_var))
-    torch.testing.assert_close(found[8:], nn.BatchNorm1d(4)(labels))
+    torch.testing.assert_close(result[8:], nn.BatchNorm1d(4)(labels))
     alone = ours(torch.cat([documents[:1], labels[:1]]), 1)
     torch.testing.assert_close(alone, theirs.eval()(torch.cat([documents[:1], labels[:1]])))
 
@@ -311,7 +311,7 @@ def test_objective_is_eq_1_plus_prediction_loss():
     network = Autoencoder(predictor, LabelEncoder(*sizes, HiddenActivation(5, True)), aim)
     pairs = LabelLoader(csr_array(dense_labels()), CPU).label_pairs(np.arange(len(LABELS)))
     bag = BagLoader(X, CPU).load_batch(np.arange(len(LABELS)))
-    found = network(bag, *pairs).item()
+    result = network(bag, *pairs).item()
     with torch.no_grad():
         x_h, y_h = network.predictor.features(bag), network.encoder(*pairs, len(LABELS))
         inner = network.predictor.decoder.apply_hidden_layer(torch.cat([x_h, y_h]), len(LABELS))
@@ -320,7 +320,7 @@ def test_objective_is_eq_1_plus_prediction_loss():
     n = len(LABELS)
     expected += 2 * sum(reference_ranking_loss(y, labels, 0.7) for y, labels in zip(of_labels, LABELS, strict=True)) / n
     expected += 3 * sum(reference_cross_entropy(y, labels) for y, labels in zip(of_documents, LABELS, strict=True)) / n
-    assert found == pytest.approx(expected, rel=1e-5)
+    assert result == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("method", [RankAE(layer=16, hidden=8, channels=8, inner_dropout=0.0), C2AE(layer=16)])
@@ -383,9 +383,9 @@ def test_training_on_real_valued_features(method):
     X, Y = data.X.toarray(), data.Y.toarray()
     X[0], Y[1], Y[2] = 0, 0, 1
     model = method.fit(Dataset.from_matrix(csr_array(X), csr_array(Y)), run=ONE)
-    found = model.predict(test, 5, ONE)
-    assert ((found.scores >= 0) & (found.scores <= 1)).all()
-    assert evaluate(found, test.Y, ["nDCG@5"])["nDCG@5"] > 0.85
+    result = model.predict(test, 5, ONE)
+    assert ((result.scores >= 0) & (result.scores <= 1)).all()
+    assert evaluate(result, test.Y, ["nDCG@5"])["nDCG@5"] > 0.85
     model.check()
 
 
@@ -426,8 +426,8 @@ def test_initial_biases_are_log_odds():
     data = make_planted_features(60, 1)
     network = OURS.build_network(OURS.build_design(data, None), None, data, ONE)
     counts = data.Y.toarray().sum(0)
-    found = network.predictor.decoder.output.bias.detach().numpy()
-    np.testing.assert_allclose(found, np.log((counts + 0.5) / (60 - counts + 0.5)), rtol=1e-5)
+    result = network.predictor.decoder.output.bias.detach().numpy()
+    np.testing.assert_allclose(result, np.log((counts + 0.5) / (60 - counts + 0.5)), rtol=1e-5)
     network = SMALL.build_network(
         SMALL.build_design(data, None), None, data, ONE
     )  # a ranking loss has no initial biases
@@ -504,8 +504,8 @@ def test_training_with_sparse_gradients(monkeypatch):
     network = SMALL.build_network(SMALL.build_design(data, None), None, data, ONE)
     assert network.predictor.features.embedding.sparse
     assert network.encoder.rows.sparse
-    found = SMALL.fit(data, run=ONE).predict(data, 3, ONE)
-    assert data.Y.toarray()[np.arange(300)[:, None], found.labels].mean() > 0.8
+    result = SMALL.fit(data, run=ONE).predict(data, 3, ONE)
+    assert data.Y.toarray()[np.arange(300)[:, None], result.labels].mean() > 0.8
 
 
 def test_training_without_validation_uses_all_documents():

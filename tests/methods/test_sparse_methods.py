@@ -64,9 +64,9 @@ def everything(X: csr_array) -> CompactMatrix:
 
 def test_soft_is_its_twin():
     values = np.linspace(-2, 2, 41).astype(np.float32)
-    found = [soft_threshold(value, np.float32(0.5)) for value in values]
-    np.testing.assert_allclose(found, soft_plainly(values, 0.5), atol=1e-7)
-    assert {type(value) for value in found} == {float}
+    result = [soft_threshold(value, np.float32(0.5)) for value in values]
+    np.testing.assert_allclose(result, soft_plainly(values, 0.5), atol=1e-7)
+    assert {type(value) for value in result} == {float}
 
 
 # The block solver with a penalty, and with factors: ProXML.
@@ -106,8 +106,8 @@ def test_a_penalty_and_factors_in_the_block_solver(n_labels, steps):
     documents = CompactMatrix(
         X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data, np.arange(20, dtype=np.int32)
     )
-    found = solver.solve(documents, signs, None, factors)
-    np.testing.assert_allclose(found, solve_plainly(X.toarray(), signs, 0.7, factors, 0.2, 3, steps, 9), atol=1e-4)
+    result = solver.solve(documents, signs, None, factors)
+    np.testing.assert_allclose(result, solve_plainly(X.toarray(), signs, 0.7, factors, 0.2, 3, steps, 9), atol=1e-4)
 
 
 def objective(w, X, signs, costs, penalty, ridge=1.0):
@@ -160,9 +160,9 @@ def test_more_proximal_steps_come_nearer_to_the_objective_without_a_ridge():
     X, Y = sparse(60, 12, seed=1), labels_for(60, 1, seed=2)
     signs, values = np.where(Y.toarray()[:, 0] > 0, 1, -1), []
     for steps in (1, 3, 30):
-        found = Solver(eps=1e-6, max_passes=2000, penalty=0.3, steps=steps).fit(X, np.arange(60), Y)
+        result = Solver(eps=1e-6, max_passes=2000, penalty=0.3, steps=steps).fit(X, np.arange(60), Y)
         w = np.zeros(13)
-        w[np.append(found.features, 12)] = found.W[:, 0]
+        w[np.append(result.features, 12)] = result.W[:, 0]
         values.append(objective(w, X.toarray(), signs, np.ones(60), 0.3, ridge=0.0))
     assert values[0] > values[1] > values[2] - 1e-6
 
@@ -215,8 +215,8 @@ def test_the_bias_is_at_its_least():
     def loss(b):
         return b**2 / 2 + costs @ np.maximum(1 - signs * (margins + b), 0) ** 2 + rest * max(1 + b, 0) ** 2
 
-    found = minimise_bias(-1.0, costs.sum() + rest, costs, margins, kinds, touched, 30)
-    assert loss(found) <= min(loss(found + 1e-3), loss(found - 1e-3))
+    result = minimise_bias(-1.0, costs.sum() + rest, costs, margins, kinds, touched, 30)
+    assert loss(result) <= min(loss(result + 1e-3), loss(result - 1e-3))
 
 
 # All labels at once: PD-Sparse.
@@ -227,11 +227,11 @@ def test_the_projection_is_the_nearest_point(seed):
     rng = np.random.default_rng(seed)
     n_own, n_other, C = rng.integers(1, 5), rng.integers(1, 6), rng.choice([0.2, 1.0, 50.0])
     values = rng.normal(size=n_own + n_other).astype(np.float32)
-    found = np.append(values, np.float32(7))  # what lies behind is left alone
-    project_duals(found, n_own, n_own + n_other, np.float32(C))
-    own, other = found[:n_own], found[n_own:-1]
-    assert found[-1] == 7
-    assert (found >= 0).all()
+    result = np.append(values, np.float32(7))  # what lies behind is left alone
+    project_duals(result, n_own, n_own + n_other, np.float32(C))
+    own, other = result[:n_own], result[n_own:-1]
+    assert result[-1] == 7
+    assert (result >= 0).all()
     assert own.sum() <= C * (1 + 1e-5)
     np.testing.assert_allclose(own.sum(), other.sum(), atol=1e-5)
 
@@ -243,7 +243,7 @@ def test_the_projection_is_the_nearest_point(seed):
         {"type": "ineq", "fun": lambda u: C - u[:n_own].sum()},
     ]
     best = minimize(distance, np.zeros(len(values)), bounds=[(0, None)] * len(values), constraints=limits)
-    assert distance(found[:-1]) <= best.fun + 1e-4
+    assert distance(result[:-1]) <= best.fun + 1e-4
 
 
 def test_the_level_leaves_the_total():
@@ -277,16 +277,16 @@ def test_the_search_finds_the_largest_margins_that_are_not_kept():
     W = rng.normal(size=(15, 8)).astype(np.float32)
     documents, duals = everything(X), DualVariables.from_labels(labels_for(9, 8, seed=4), 2)
     W = W[documents.columns]
-    found = np.empty((9, 3), np.int32)
+    result = np.empty((9, 3), np.int32)
     room = np.empty(8, np.float32), np.empty(8, np.bool_), np.empty(3, np.float32), np.empty(3, np.int64)
     kept = duals.offsets, duals.counts, duals.labels
-    search_labels(*documents[:3], np.arange(9), W, np.float32(0.1), 100, np.uint64(1), *kept, *room, found)
+    search_labels(*documents[:3], np.arange(9), W, np.float32(0.1), 100, np.uint64(1), *kept, *room, result)
     margins = X[:, documents.columns] @ soft_plainly(W, 0.1)
     for row in range(9):
         own = duals.labels[duals.offsets[row] : duals.offsets[row] + duals.counts[row]]
         order = [label for label in np.argsort(-margins[row]) if label not in own and margins[row, label] > -1]
         expected = (order + [-1] * 3)[:3]
-        assert found[row].tolist() == expected
+        assert result[row].tolist() == expected
     np.testing.assert_array_equal(predict_top_labels(documents, W, 0.1, 2), margins.argmax(axis=1))
 
 
@@ -330,10 +330,10 @@ def test_a_visit_is_its_twin():
     rng = np.random.default_rng(0)
     W = rng.normal(size=(len(documents.columns), 6)).astype(np.float32)
     expected = W.astype(float)
-    solver, found = FrankWolfeSolver(penalty=0.1, C=0.4, select=2), np.array([[4, 1]], np.int32)
+    solver, result = FrankWolfeSolver(penalty=0.1, C=0.4, select=2), np.array([[4, 1]], np.int32)
     x = X.toarray()[0, documents.columns].astype(float)
     values = visit_plainly(x, [0, 2], [4, 1], np.zeros(4), expected, 0.1, 0.4)
-    solver._update_documents(documents, np.array([x @ x], np.float32), np.array([0]), found, duals, W, np.float32(0.1))
+    solver._update_documents(documents, np.array([x @ x], np.float32), np.array([0]), result, duals, W, np.float32(0.1))
     np.testing.assert_allclose(W, expected, atol=1e-5)
     np.testing.assert_allclose(duals.alphas[: duals.counts[0]], values[[True, True, *(values[2:] > 0)]], atol=1e-5)
 

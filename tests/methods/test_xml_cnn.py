@@ -79,7 +79,7 @@ def reference_chunks(regions: np.ndarray, n_chunks: int, pool) -> np.ndarray:
 @pytest.mark.parametrize("design", [FILTERS, NORMED])
 def test_xml_cnn_equals_reference(design):
     network, w = build_random(design)
-    found = logits(network, *DOCUMENTS)
+    result = logits(network, *DOCUMENTS)
     for row, words in enumerate(DOCUMENTS):
         x = np.vstack([w["embedding.weight"][words], np.zeros((4, 5))])
         maps = []
@@ -91,14 +91,14 @@ def test_xml_cnn_equals_reference(design):
         pooled = reference_chunks(np.maximum(0, np.concatenate(maps, 1)), 3, np.max).T.ravel()
         narrow = w["bottleneck.weight"] @ pooled + w.get("bottleneck.bias", 0)
         hidden = reference_norm(np.maximum(0, reference_norm(narrow, w, "norm")), w, "output_norm")
-        np.testing.assert_allclose(found[row], w["output.weight"] @ hidden + w["output.bias"], atol=1e-5)
+        np.testing.assert_allclose(result[row], w["output.weight"] @ hidden + w["output.bias"], atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 @pytest.mark.parametrize("output_norm", [True, False])
 def test_bow_cnn_equals_reference(pooling, output_norm):
     network, w = build_random(replace(BAGS, pooling=pooling, output_norm=output_norm))
-    found = logits(network, *DOCUMENTS)
+    result = logits(network, *DOCUMENTS)
     for row, words in enumerate(DOCUMENTS):
         regions = []
         for begin in range(0, len(words), BAGS.stride):
@@ -108,7 +108,7 @@ def test_bow_cnn_equals_reference(pooling, output_norm):
         pooled = reference_chunks(np.array(regions), 3, np.mean if pooling == "mean" else np.max)
         pooled /= np.sqrt(1 + (pooled**2).sum(1, keepdims=True))
         hidden = reference_norm(pooled.ravel(), w, "output_norm")
-        np.testing.assert_allclose(found[row], w["output.weight"] @ hidden + w["output.bias"], atol=1e-5)
+        np.testing.assert_allclose(result[row], w["output.weight"] @ hidden + w["output.bias"], atol=1e-5)
 
 
 def test_chunks_are_shares_of_each_text():
@@ -140,13 +140,13 @@ def test_loss_and_gradient_are_summed_over_labels(design):
     loss.backward()
     gradients = [p.grad.clone() for p in network.parameters()]
     network.zero_grad()
-    wanted = torch.nn.functional.binary_cross_entropy_with_logits(
+    expected = torch.nn.functional.binary_cross_entropy_with_logits(
         network(batch), torch.tensor(Y[batch.docs], dtype=torch.float32), reduction="sum"
     )
-    (wanted / 4).backward()
-    assert loss.item() == pytest.approx(wanted.item() / 4, rel=1e-5)
-    for found, p in zip(gradients, network.parameters(), strict=True):
-        np.testing.assert_allclose(found, p.grad, atol=1e-6)
+    (expected / 4).backward()
+    assert loss.item() == pytest.approx(expected.item() / 4, rel=1e-5)
+    for result, p in zip(gradients, network.parameters(), strict=True):
+        np.testing.assert_allclose(result, p.grad, atol=1e-6)
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: type(design).__name__)
@@ -220,10 +220,10 @@ def test_output_normalisation_helps_rare_labels():
     texts, tags = make_rare_labels(n_labels, seed=1)
     small = {"maps": 300, "chunks": 1, "batch": 20, "epochs": 2, "dropout": 0.2, "held_out": 0.0, "calibrate": False}
     losses = {True: [], False: []}
-    for output_norm, found in losses.items():
-        run = replace(ONE, callbacks=lambda event, found=found: found.append(getattr(event, "loss", None)))
+    for output_norm, result in losses.items():
+        run = replace(ONE, callbacks=lambda event, result=result: result.append(getattr(event, "loss", None)))
         Classifier("bow_cnn", **small, output_norm=output_norm).fit(texts, tags, run=run)
-    last = {key: [loss for loss in found if loss is not None][-1] for key, found in losses.items()}
+    last = {key: [loss for loss in result if loss is not None][-1] for key, result in losses.items()}
     p = 1 / n_labels
     of_frequencies = -np.log(p) - (n_labels - 1) * np.log(1 - p)
     assert last[True] < of_frequencies / 2

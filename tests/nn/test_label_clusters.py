@@ -41,15 +41,15 @@ def reference_probabilities(head: LabelClusters, x: np.ndarray) -> tuple[np.ndar
     w = {name: value.detach().numpy() for name, value in head.named_parameters()}
     n_head, *n_tails = head.clusters.sizes
     logits = w["head.weight"] @ x + w.get("head.bias", 0)
-    found = [sigmoid(logit) for logit in logits[:n_head]]
+    result = [sigmoid(logit) for logit in logits[:n_head]]
     tails = [sigmoid(logit) for logit in logits[n_head : n_head + len(n_tails)]]
     for i, n in enumerate(n_tails):
         inner = w[f"tails.{i}.narrow.weight"] @ x
         inner = (inner - inner.mean()) / np.sqrt(inner.var() + 1e-5)
         inner = np.maximum(0, inner * w[f"tails.{i}.norm.weight"] + w[f"tails.{i}.norm.bias"])
         logits = w[f"tails.{i}.labels.weight"] @ inner + w.get(f"tails.{i}.labels.bias", 0)
-        found += [tails[i] * sigmoid(logit) for logit in logits[:n]]
-    return np.array(found), np.array(tails)
+        result += [tails[i] * sigmoid(logit) for logit in logits[:n]]
+    return np.array(result), np.array(tails)
 
 
 def reference_loss(head: LabelClusters, X: np.ndarray, Y: np.ndarray, untouched: bool) -> tuple[float, int]:
@@ -99,13 +99,13 @@ def test_flat_loss_in_blocks_is_equivalent(biases, monkeypatch):
     head, X, _, rows, labels = make_problem(ClusterLayout((13,), 8, 2), spread=0.7, biases=biases)
     X.requires_grad_()
     whole = head(X, rows, labels)
-    wanted = torch.autograd.grad(whole, [X, *head.parameters()])
+    expected = torch.autograd.grad(whole, [X, *head.parameters()])
     monkeypatch.setitem(output_losses.MAX_BLOCK_OUTPUTS, "cpu", 5 * len(X))  # blocks of five labels
     in_blocks = head(X, rows, labels)
     assert in_blocks.grad_fn.next_functions[0][0].name().startswith("FusedLoss")
     torch.testing.assert_close(in_blocks, whole)
-    for found, right in zip(torch.autograd.grad(in_blocks, [X, *head.parameters()]), wanted, strict=True):
-        torch.testing.assert_close(found, right)
+    for result, right in zip(torch.autograd.grad(in_blocks, [X, *head.parameters()]), expected, strict=True):
+        torch.testing.assert_close(result, right)
 
 
 def test_one_cluster_is_a_flat_linear_layer():
@@ -114,9 +114,9 @@ def test_one_cluster_is_a_flat_linear_layer():
     logits, truth = X @ head.head.weight[:15].detach().T, torch.from_numpy(Y).float()
     expected = torch.nn.functional.binary_cross_entropy_with_logits(logits, truth, reduction="sum")
     assert head(X, rows, labels).item() == pytest.approx(expected.item(), rel=1e-6)
-    found = head.predict_top_k(X, 4)
-    np.testing.assert_array_equal(found[0], logits.topk(4).indices)
-    np.testing.assert_allclose(found[1], logits.sigmoid().topk(4).values, rtol=1e-5)
+    result = head.predict_top_k(X, 4)
+    np.testing.assert_array_equal(result[0], logits.topk(4).indices)
+    np.testing.assert_allclose(result[1], logits.sigmoid().topk(4).values, rtol=1e-5)
 
 
 def test_flat_layer_in_bf16_has_float32_gradients():
@@ -181,11 +181,11 @@ def test_step_does_not_synchronise_with_the_gpu():
     with warnings.catch_warnings(action="ignore"):  # the feature is a prototype
         torch.cuda.set_sync_debug_mode("error")
     try:
-        found = head(X, rows, labels)
-        found.backward()
+        result = head(X, rows, labels)
+        result.backward()
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert found.item() == pytest.approx(expected.item(), rel=1e-4)
+    assert result.item() == pytest.approx(expected.item(), rel=1e-4)
 
 
 @pytest.mark.parametrize("spread", [0.05, 0.5, 3.0])
@@ -305,5 +305,5 @@ def test_clusters_work_with_other_encoders(make, read):
             head(encoder(batch), *truth.label_pairs(batch.docs)).backward()
             optimiser.step()
     batch = loader.load_batch(np.arange(150))
-    found, _ = head.predict_top_k(encoder(batch), 3)
-    assert Y.toarray()[batch.docs[:, None], found].mean() > 0.9
+    result, _ = head.predict_top_k(encoder(batch), 3)
+    assert Y.toarray()[batch.docs[:, None], result].mean() > 0.9

@@ -32,19 +32,19 @@ def compute_states_and_gradients(states, device: torch.device, batch: TokenBatch
     lstm = nn.LSTM(DIMENSION, HIDDEN, bidirectional=True).to(device)
     words = torch.randn(len(batch.ids), DIMENSION).to(device).requires_grad_(True)
     first = (0.3 * torch.randn(2, 2, 1, HIDDEN)).to(device).requires_grad_(True)
-    found = states(lstm, words, first, batch)
-    (found.float() * torch.randn(len(batch.ids), 2 * HIDDEN).to(device)).sum().backward()
-    return [found.detach(), *(tensor.grad for tensor in (words, first, *lstm.parameters()))]
+    result = states(lstm, words, first, batch)
+    (result.float() * torch.randn(len(batch.ids), 2 * HIDDEN).to(device)).sum().backward()
+    return [result.detach(), *(tensor.grad for tensor in (words, first, *lstm.parameters()))]
 
 
 def largest_difference(kind: torch.dtype, device: torch.device) -> float:
     batch = make_documents(device)
     expected = compute_states_and_gradients(compute_states, device, batch)
-    found = compute_states_and_gradients(
+    result = compute_states_and_gradients(
         lambda *arguments: compute_states_with_kernels(*arguments, dtype=kind), device, batch
     )
     # np.max propagates NaN; max does not.
-    return float(np.max([float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)]))
+    return float(np.max([float((a - b).norm() / b.norm()) for a, b in zip(result, expected, strict=True)]))
 
 
 @pytest.mark.skipif(not find_spec("triton"), reason="Triton is not installed, whose interpreter runs kernels on a CPU")

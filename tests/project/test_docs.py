@@ -43,6 +43,7 @@ NOT_RUN = {
         1,
         "a method that is not in the table; tests/methods/test_plugin_methods.py runs it",
     ),
+    "docs/results/accuracy.md": (1, "measured: minutes, corpora"),
     "docs/how-to/explain.md": (1, "measured: minutes, word vectors to download, Chromium"),
     "docs/how-to/scores.md": (1, "more documents than these pages have; tests/scores/test_calibration.py runs it"),
     "docs/how-to/serve.md": (3, "services and Docker; tests/server/test_process.py and test_container.py run them"),

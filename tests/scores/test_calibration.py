@@ -48,7 +48,7 @@ TEST = make_planted_corpus(300, seed=2)
 def noisy(texts, tags, seed=5):
     """Remove half of the labels but not their words, so that scores are not all 0 or 1."""
     rng = np.random.default_rng(seed)
-    return texts, [[tag for tag in found if rng.random() < 0.5] or found[:1] for found in tags]
+    return texts, [[tag for tag in result if rng.random() < 0.5] or result[:1] for result in tags]
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +72,8 @@ def answers(scores):
 def test_a_curve_by_hand():
     """Two documents with two predictions each: 0.4 is correct, 0.1 is not; 0.2 and 0.3 violate the order and are
     pooled."""
-    found, Y = answers([[0.4, 0.2], [0.3, 0.1]]), csr_array(np.array([[1, 1], [0, 0]], np.float32))
-    scores, probabilities = fit_isotonic_curve(found, Y)
+    result, Y = answers([[0.4, 0.2], [0.3, 0.1]]), csr_array(np.array([[1, 1], [0, 0]], np.float32))
+    scores, probabilities = fit_isotonic_curve(result, Y)
     np.testing.assert_allclose(scores, [0.1, 0.2, 0.3, 0.4], rtol=1e-6)
     np.testing.assert_allclose(probabilities, [0, 0.5, 0.5, MAX_PROBABILITY])
     level = apply_isotonic_curve(answers([[0.4, 0.25, 0.15, 0.0]]), scores, probabilities).scores[0]
@@ -86,9 +86,9 @@ def test_a_curve_by_hand():
 
 
 def test_document_weights_are_used():
-    found, Y = answers([[0.2], [0.3]]), csr_array(np.array([[1], [0]], np.float32))
+    result, Y = answers([[0.2], [0.3]]), csr_array(np.array([[1], [0]], np.float32))
     for weights, height in ((None, 1 / 2), (np.array([3.0, 1.0]), 3 / 4), (np.array([0.0, 1.0]), 0)):
-        np.testing.assert_allclose(fit_isotonic_curve(found, Y, weights)[1], height)
+        np.testing.assert_allclose(fit_isotonic_curve(result, Y, weights)[1], height)
 
 
 # Held-out documents
@@ -131,9 +131,9 @@ def test_random_tenth_with_labels_and_weights_is_held_out(trained):
     without = np.random.default_rng(0).random(data.n_docs) < 0.5
     labels = csr_array(data.Y.toarray() * ~without[:, None])
     weights = np.where(np.arange(data.n_docs) % 2, 1.0, 0.0)
-    found = sample_labelled_rows(Dataset(data.views, labels, weights), 0, 0.9)
-    assert not without[found].any()
-    assert (found % 2 == 1).all()
+    result = sample_labelled_rows(Dataset(data.views, labels, weights), 0, 0.9)
+    assert not without[result].any()
+    assert (result % 2 == 1).all()
 
 
 def test_small_fraction_is_held_out_of_a_single_training_and_no_label_is_lost(monkeypatch):
@@ -264,8 +264,8 @@ CASES: dict[str, testing.MethodCase] = {}
 
 def test_labels_without_documents(tmp_path):
     texts, tags = ENOUGH
-    names = sorted({tag for found in tags for tag in found})
-    Y = np.array([[name in found for name in [*names, "never"]] for found in tags], np.int64)
+    names = sorted({tag for result in tags for tag in result})
+    Y = np.array([[name in result for name in [*names, "never"]] for result in tags], np.int64)
     classifier = Classifier("dismec").fit(texts, Y, run=ONE)
     assert isinstance(classifier.tagger_.model, CalibratedModel)
     assert classifier.predict_proba(texts[:2]).shape == (2, 41)
@@ -378,7 +378,7 @@ def corpora(tmp_path_factory):
         "valid": noisy(*TEST),
         "few": (TEST[0][:9], TEST[1][:9]),
     }.items():
-        lines = (json.dumps({"text": text, "labels": found}) for text, found in zip(texts, tags, strict=True))
+        lines = (json.dumps({"text": text, "labels": result}) for text, result in zip(texts, tags, strict=True))
         (folder / f"{name}.jsonl").write_text("\n".join(lines))
     return folder
 

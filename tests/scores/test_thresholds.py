@@ -41,8 +41,8 @@ def planted(n_docs: int = 300, n_labels: int = 20, seed: int = 0):
     ), Y
 
 
-def labels_of(found: Predictions) -> list[list[int]]:
-    return [[int(label) for label in row if label != NO_LABEL] for row in found.labels]
+def labels_of(result: Predictions) -> list[list[int]]:
+    return [[int(label) for label in row if label != NO_LABEL] for row in result.labels]
 
 
 def at(*thresholds: float, by: str = "all") -> LabelSelector:
@@ -53,30 +53,30 @@ def at(*thresholds: float, by: str = "all") -> LabelSelector:
 
 
 def test_labels_that_reach_their_threshold_are_selected_best_first():
-    found = predictions([[(3, 0.9), (1, 0.6), (0, 0.3)], [(1, 0.4)], []])
-    assert labels_of(at(0.5)(found)) == [[3, 1], [], []]
-    assigned = at(0.2, 0.7, 0.5, 0.5, by="label")(found)
+    result = predictions([[(3, 0.9), (1, 0.6), (0, 0.3)], [(1, 0.4)], []])
+    assert labels_of(at(0.5)(result)) == [[3, 1], [], []]
+    assigned = at(0.2, 0.7, 0.5, 0.5, by="label")(result)
     assert labels_of(assigned) == [[3, 0], [], []]
     assert assigned.scores[0, :3].tolist() == pytest.approx([0.9, 0.3, 0.0])
 
 
 def test_selected_labels_move_to_the_front():
-    found = predictions([[(2, 0.9), (1, 0.8), (0, 0.7)]], k=3)
-    assert select_labels(found, np.array([[False, True, True]])).labels.tolist() == [[1, 0, NO_LABEL]]
+    result = predictions([[(2, 0.9), (1, 0.8), (0, 0.7)]], k=3)
+    assert select_labels(result, np.array([[False, True, True]])).labels.tolist() == [[1, 0, NO_LABEL]]
 
 
 def test_selection_is_limited_to_the_depth():
-    found = predictions([[(3, 0.9), (1, 0.8), (0, 0.7)]])
-    assert labels_of(LabelSelector("f1", "all", np.array([0.5], np.float32), depth=2)(found)) == [[3, 1]]
+    result = predictions([[(3, 0.9), (1, 0.8), (0, 0.7)]])
+    assert labels_of(LabelSelector("f1", "all", np.array([0.5], np.float32), depth=2)(result)) == [[3, 1]]
 
 
 def test_expected_f1_by_hand():
     # p = 0.9, 0.5, 0.1: 1.8 / 2.5 = 0.72, 2.8 / 3.5 = 0.8, 3.0 / 4.5 = 0.67; p = 0.2 alone: 0.4 / 1.2
-    found = predictions([[(0, 0.9), (1, 0.5), (2, 0.1)], [(5, 0.2)], []])
-    assert select_by_expected_f1(found).sum(axis=1).tolist() == [2, 1, 0]
+    result = predictions([[(0, 0.9), (1, 0.5), (2, 0.1)], [(5, 0.2)], []])
+    assert select_by_expected_f1(result).sum(axis=1).tolist() == [2, 1, 0]
     # a third of it, p = 0.3, 0.167, 0.033: 0.6 / 1.5 = 0.4, 0.933 / 2.5 = 0.37
-    assert select_by_expected_f1(found, 1 / 3).sum(axis=1).tolist() == [1, 1, 0]
-    assert labels_of(at(by="document")(found)) == [[0, 1], [5], []]
+    assert select_by_expected_f1(result, 1 / 3).sum(axis=1).tolist() == [1, 1, 0]
+    assert labels_of(at(by="document")(result)) == [[0, 1], [5], []]
 
 
 def test_expected_f1_is_better_than_one_threshold_where_scores_are_probabilities():
@@ -85,14 +85,14 @@ def test_expected_f1_is_better_than_one_threshold_where_scores_are_probabilities
     p = np.where(many, rng.beta(6, 2, (600, 8)), rng.beta(1, 6, (600, 8)))
     order = np.argsort(-p, axis=1)
     Y = (rng.random(p.shape) < p).astype(np.int8)
-    found = Predictions(order.astype(np.int32), np.take_along_axis(p, order, 1).astype(np.float32))
+    result = Predictions(order.astype(np.int32), np.take_along_axis(p, order, 1).astype(np.float32))
     has_labels = Y.any(axis=1)  # as those of a corpus have
-    found, Y = Predictions(found.labels[has_labels], found.scores[has_labels]), Y[has_labels]
-    results = to_ranked_results(found, csr_array(Y))
+    result, Y = Predictions(result.labels[has_labels], result.scores[has_labels]), Y[has_labels]
+    results = to_ranked_results(result, csr_array(Y))
     best = max(compute_mean_f1(ThresholdGoal("f1"), results, threshold) for threshold in np.linspace(0.01, 0.99, 99))
     assert compute_goal(ThresholdGoal("f1"), at(by="document"), results) > best
     assert fit_scale(results) == pytest.approx(1, rel=0.6)
-    low = to_ranked_results(Predictions(found.labels, found.scores / 5), csr_array(Y))  # scores five times too low
+    low = to_ranked_results(Predictions(result.labels, result.scores / 5), csr_array(Y))  # scores five times too low
     assert fit_scale(low) == pytest.approx(5 * fit_scale(results), rel=0.3)
     learnt = tune_thresholds(low, ThresholdGoal("f1"), 8)
     assert learnt.decision.by == "document"
@@ -118,12 +118,12 @@ def test_shared_threshold_is_optimal(goal):
 
 def test_precision_recall_and_number_of_labels_are_reached():
     results, _ = planted()
-    for wanted in (0.5, 0.8):
-        assigned = results.predictions.scores >= fit_shared_threshold(results, ThresholdGoal("precision", wanted))
-        assert results.hits[assigned].mean() >= wanted
+    for expected in (0.5, 0.8):
+        assigned = results.predictions.scores >= fit_shared_threshold(results, ThresholdGoal("precision", expected))
+        assert results.hits[assigned].mean() >= expected
         assert assigned.any()
-        assigned = results.predictions.scores >= fit_shared_threshold(results, ThresholdGoal("recall", wanted))
-        assert (results.hits & assigned).sum() / results.n_true.sum() == pytest.approx(wanted, abs=0.01)
+        assigned = results.predictions.scores >= fit_shared_threshold(results, ThresholdGoal("recall", expected))
+        assert (results.hits & assigned).sum() / results.n_true.sum() == pytest.approx(expected, abs=0.01)
     assigned = results.predictions.scores >= fit_shared_threshold(results, ThresholdGoal("tags", 3))
     assert assigned.sum() / results.n_docs == pytest.approx(3, abs=0.01)
 
@@ -131,8 +131,8 @@ def test_precision_recall_and_number_of_labels_are_reached():
 def small():
     """Return results with label 0 true for three documents and ranked first for four, label 1 true for one and ranked
     second for two."""
-    found = predictions([[(0, 0.9), (1, 0.6)], [(0, 0.8), (1, 0.2)], [(0, 0.7)], [(0, 0.4)]], k=2)
-    return to_ranked_results(found, csr_array(np.array([[1, 0], [1, 1], [0, 0], [1, 0]])))
+    result = predictions([[(0, 0.9), (1, 0.6)], [(0, 0.8), (1, 0.2)], [(0, 0.7)], [(0, 0.4)]], k=2)
+    return to_ranked_results(result, csr_array(np.array([[1, 0], [1, 1], [0, 0], [1, 0]])))
 
 
 def test_the_average_label_by_hand():
@@ -199,8 +199,8 @@ def test_smoothing_is_selected_by_validation():
 
 
 def test_labels_without_predictions_get_the_shared_threshold():
-    found = predictions([[(0, 0.9), (1, 0.4)], [(0, 0.8), (1, 0.3)]])
-    results = to_ranked_results(found, csr_array(np.array([[1, 0, 0, 0, 1], [1, 0, 0, 0, 0]])))
+    result = predictions([[(0, 0.9), (1, 0.4)], [(0, 0.8), (1, 0.3)]])
+    results = to_ranked_results(result, csr_array(np.array([[1, 0, 0, 0, 1], [1, 0, 0, 0, 0]])))
     decision = tune_thresholds(results, ThresholdGoal("micro-f1"), 7, "label").decision
     assert decision.thresholds.shape == (7,)
     assert decision.thresholds[2:].tolist() == pytest.approx([0.8] * 5)

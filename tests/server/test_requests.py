@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import sys
 import time
 from dataclasses import replace
@@ -136,6 +137,10 @@ def test_words_are_explained_where_they_stand(client, tagger):
     assert len(strongest["spans"]) == 2
     for begin, end in strongest["spans"]:
         assert text[begin:end].lower() == strongest["word"].lower()
+    assert sum(strongest["weights"]) == pytest.approx(strongest["weight"])
+    assert strongest["parts"] == [None, None]
+    assert isinstance(found["bias"], float)
+    assert found["members"] == []
     expected = dict(tagger.explain(text, label, n=100))
     assert strongest["weight"] == pytest.approx(expected[strongest["word"].lower()])
     weights = [abs(word["weight"]) for word in found["words"]]
@@ -151,6 +156,30 @@ def test_labels_are_searched_by_all_their_names(client):
     assert in_finnish[0]["name"] == "nimi 2"
     assert client.get("/v1/models/m/labels", params={"search": "no such thing"}).json() == {"labels": []}
     assert len(client.get("/v1/models/m/labels").json()["labels"]) == 20
+
+
+def test_an_older_report_is_hidden_after_the_model_was_replaced(settings, tagger, tmp_path):
+    tagger.save(tmp_path / "m")
+    page = tmp_path / "report.html"
+    page.write_text("<!DOCTYPE html><p>old")
+    own = replace(settings, models=(("m", str(tmp_path / "m")),), reports=(("m", str(page)),))
+
+    def describe(client) -> dict:
+        return client.get("/v1/models").json()["models"][0]
+
+    with TestClient(create_app(own)) as client:
+        before = describe(client)
+        assert before["report"] is True
+        os.utime(page, (1, 1))
+        tagger.save(tmp_path / "m")
+        client.portal.call(client.app.state.service.models.reload_changed, True)
+        after = describe(client)
+        assert after["report"] is False
+        assert after["version"] != before["version"]
+        assert client.get("/v1/models/m/report").status_code == 404
+        page.write_text("<!DOCTYPE html><p>new")
+        assert describe(client)["report"] is True
+        assert b"new" in client.get("/v1/models/m/report").content
 
 
 def test_a_report_is_shown_where_there_is_one(settings, tmp_path):

@@ -35,15 +35,15 @@ def gib_of(*words) -> float:
 def test_parabel(name, tmp_path):
     if not (DATA / name).exists():
         pytest.skip(f"{DATA / name} is not on this machine")
-    wanted, most_gib = PARABEL[name]
+    expected, most_gib = PARABEL[name]
     model, test = tmp_path / "model", DATA / name / "test.jsonl.gz"
     assert gib_of("train", DATA / name / "train.jsonl.gz", "-m", "parabel", "-o", model) < most_gib
     done = subprocess.run(
         [XMTC, "evaluate", model, test, "P@1", "P@3", "P@5", "--json"], capture_output=True, check=True
     )
-    found = json.loads(done.stdout)
-    print(name, found)
-    assert all(100 * value >= least for value, least in zip(found.values(), wanted, strict=True))
+    result = json.loads(done.stdout)
+    print(name, result)
+    assert all(100 * value >= least for value, least in zip(result.values(), expected, strict=True))
 
 
 def test_same_seed_same_bytes_whatever_the_threads(tmp_path):

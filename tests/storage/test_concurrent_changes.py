@@ -25,9 +25,9 @@ def another(place: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     label = opened(Tagger, place / "model").labels[0]
 
     def load(cls, folder):
-        found = opened(cls, folder)
+        result = opened(cls, folder)
         opened(cls, folder).with_filter([], [label]).save(folder)
-        return found
+        return result
 
     monkeypatch.setattr(Tagger, "load", classmethod(load))
     return label

@@ -287,7 +287,7 @@ def mirrored(array):
         ("learners.0.routes", lambda routes: routes[:-1], "the arrays of a learner do not fit together"),
         ("learners.0.routes", lambda routes: routes[:, :0], "the arrays of a learner do not fit together"),
         ("learners.0.embeddings", mirrored, None),
-        ("learners.0.embeddings", lambda found: found[:-1], "the arrays of a learner do not fit together"),
+        ("learners.0.embeddings", lambda result: result[:-1], "the arrays of a learner do not fit together"),
         ("learners.0.lengths", replaced(0, 0), "lengths of a learner has a value that is not positive"),
         ("learners.0.scales", replaced(0, np.nan), "learners.0.scales holds nan or infinity"),
     ],

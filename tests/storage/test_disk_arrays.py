@@ -41,8 +41,8 @@ def corpus(tmp_path: Path) -> Path:
 def test_a_model_has_the_same_bytes(corpus, tmp_path, analyzer, threads):
     work = tmp_path / "deep" / "work"
     for name, options in (("one", []), ("other", ["--workdir", work, "--threads", threads])):
-        said = xmtc("train", corpus, "-o", tmp_path / name, "-p", f"analyzer={analyzer}", "--quiet", *options)
-        assert said == (0, "")
+        message = xmtc("train", corpus, "-o", tmp_path / name, "-p", f"analyzer={analyzer}", "--quiet", *options)
+        assert message == (0, "")
     for file in ("about.json", "arrays.safetensors"):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
     assert not list(work.iterdir())
@@ -84,24 +84,24 @@ def test_files_that_are_larger_than_memory_are_mapped(tmp_path):
     with (tmp_path / "large").open("w+b") as file:
         n = int(2 * get_memory_limit())
         file.truncate(n)
-        found = map_file(file, np.int16, n // 2 * 2 - 2 * mmap.ALLOCATIONGRANULARITY + 2)
-        assert len(found) == mmap.ALLOCATIONGRANULARITY - 1
+        result = map_file(file, np.int16, n // 2 * 2 - 2 * mmap.ALLOCATIONGRANULARITY + 2)
+        assert len(result) == mmap.ALLOCATIONGRANULARITY - 1
         assert len(map_file(file, np.uint8)) == n
-    assert found.flags.writeable
-    assert not found.any()
+    assert result.flags.writeable
+    assert not result.any()
 
 
 def test_a_classifier_works_there_too(tmp_path):
-    found = [Classifier().fit(TEXTS, TAGS, run=Run(workdir=folder)) for folder in (None, str(tmp_path))]
-    one, other = (each.predict_proba(TEXTS[:20]) for each in found)
+    result = [Classifier().fit(TEXTS, TAGS, run=Run(workdir=folder)) for folder in (None, str(tmp_path))]
+    one, other = (each.predict_proba(TEXTS[:20]) for each in result)
     np.testing.assert_array_equal(one, other)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_file_is_no_folder(corpus, tmp_path):
-    status, said = xmtc("train", corpus, "-o", tmp_path / "model", "--workdir", corpus)
+    status, message = xmtc("train", corpus, "-o", tmp_path / "model", "--workdir", corpus)
     assert status
-    assert said.endswith("corpus.jsonl is a file; expected a directory: choose another one for --workdir.")
+    assert message.endswith("corpus.jsonl is a file; expected a directory: choose another one for --workdir.")
     assert corpus.read_text().count("\n") == 400
     with pytest.raises(XmtcError, match="is a file; expected a directory"):
         Tfidf().fit(TEXTS, Run(workdir=corpus))
@@ -110,12 +110,12 @@ def test_a_file_is_no_folder(corpus, tmp_path):
 def test_a_folder_that_nothing_would_be_written_to_is_refused(tmp_path):
     (tmp_path / "features.txt").write_text("3 4 2\n0 0:1\n1 1:1\n0,1 3:2\n")
     words = "train", tmp_path / "features.txt", "-o", tmp_path / "model", "--workdir", tmp_path / "work"
-    status, said = xmtc(*words, "-m", "dismec")
+    status, message = xmtc(*words, "-m", "dismec")
     assert status
-    assert "--workdir applies to tf-idf of texts and to label trees, but dismec reads columns of this corpus" in said
+    assert "--workdir applies to tf-idf of texts and to label trees, but dismec reads columns of this corpus" in message
     assert not (tmp_path / "work").exists()
-    status, said = xmtc(*words, "-m", "parabel")
-    assert not status, said
+    status, message = xmtc(*words, "-m", "parabel")
+    assert not status, message
 
 
 class Full(io.BytesIO):
@@ -129,10 +129,10 @@ class Full(io.BytesIO):
 
 def test_a_full_disk_is_one_sentence(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr("xmtc.storage.disk_arrays.tempfile", SimpleNamespace(TemporaryFile=lambda dir: Full()))
-    status, said = xmtc("train", corpus, "-o", tmp_path / "model", "--workdir", tmp_path / "work", "--threads", "2")
+    status, message = xmtc("train", corpus, "-o", tmp_path / "model", "--workdir", tmp_path / "work", "--threads", "2")
     assert status
     expected = "work cannot be written (No space left on device); free disk space, or"
-    assert expected in said
+    assert expected in message
     assert not (tmp_path / "model").exists()
 
 
@@ -166,9 +166,9 @@ def test_counts_that_are_held_are_the_same(documents):
     terms = np.array([term for document in documents for term in document], np.int32)
     counts = np.array([count for document in documents for count in document.values()], np.int32)
     held = StoredCounts.from_counts(TermCounts(starts, terms, counts), 301, ArrayStore(None))
-    for found, expected in zip(held.restore(), (starts, terms, counts), strict=True):
-        assert found.tolist() == expected.tolist()
-        assert found.dtype == expected.dtype
+    for result, expected in zip(held.restore(), (starts, terms, counts), strict=True):
+        assert result.tolist() == expected.tolist()
+        assert result.dtype == expected.dtype
     assert held.n_docs == len(documents)
     assert held.frequencies.tolist() == [sum(term in document for document in documents) for term in range(301)]
 

@@ -81,9 +81,9 @@ def test_a_trained_model_is_not_lost(tagger, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", None)
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.txt").write_text("years of work")
-    with pytest.raises(XmtcError, match=r"not a model folder.* trained model was saved to .*; move it") as raised:
+    with pytest.raises(XmtcError, match=r"not a model folder.* trained model was saved to .*; move it") as error:
         save_model(tagger, tmp_path / "thesis", Checkpoint())
-    place = str(raised.value).partition("saved to ")[2].partition(" instead;")[0]
+    place = str(error.value).partition("saved to ")[2].partition(" instead;")[0]
     assert Tagger.load(place).about == tagger.about
 
     pieces = Checkpoint(tmp_path / "parts")
@@ -225,7 +225,7 @@ def place(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("command", "streams", "code", "said"),
+    ("command", "streams", "code", "message"),
     [
         ("train test.jsonl -o other -p n_trees=1", "<&- >&- 2>&-", 0, ""),
         ("train test.jsonl -o other -p n_trees=1", "2>/dev/full", 0, ""),
@@ -236,12 +236,12 @@ def place(tmp_path_factory) -> Path:
     ],
 )
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_closed_and_full_streams(place, command, streams, code, said, unbuffered):
+def test_closed_and_full_streams(place, command, streams, code, message, unbuffered):
     words = ["bash", "-c", f'exec "$@" {streams}', "bash", *XMTC, *command.split()]
     variables = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     done = subprocess.run(words, cwd=place, capture_output=True, env=variables, timeout=120)
     assert done.returncode == code, done.stderr
-    assert said in done.stderr.decode()
+    assert message in done.stderr.decode()
     assert done.stderr.count(b"\n") <= 1
 
 

@@ -220,9 +220,9 @@ def name_a_stranger(folder):
 )
 def test_damaged_and_foreign_folders_are_refused(folder, damage, sentence):
     damage(folder)
-    with pytest.raises(XmtcError) as raised:
+    with pytest.raises(XmtcError) as error:
         Tagger.load(folder)
-    assert sentence in str(raised.value)
+    assert sentence in str(error.value)
 
 
 def test_flipped_bits_are_found_by_verify(folder):

@@ -31,10 +31,10 @@ def test_an_old_model_gives_the_same_predictions(folder: Path) -> None:
     if folder.name in ("stems", "word-stems"):
         pytest.importorskip("snowballstemmer")
     expected = json.loads((folder.parent / "expected.json").read_text(encoding="utf-8"))[folder.name]
-    found = answers(folder)
-    assert [[label for label, _ in row] for row in found] == [[label for label, _ in row] for row in expected]
+    result = answers(folder)
+    assert [[label for label, _ in row] for row in result] == [[label for label, _ in row] for row in expected]
     scores = [[score for _, score in row] for row in expected]
-    assert [[score for _, score in row] for row in found] == [pytest.approx(row, abs=1e-5) for row in scores]
+    assert [[score for _, score in row] for row in result] == [pytest.approx(row, abs=1e-5) for row in scores]
 
 
 def test_every_method_of_format_3_has_a_fixture() -> None:

@@ -44,8 +44,8 @@ class WordVotes(Method):
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> WordVotesModel:
         assert list(data.views) == ["words"]
         assert valid is None or valid.sizes == data.sizes
-        found = votes(data.tokens("words").to_count_matrix(), data.Y) ** self.power
-        return WordVotesModel(n_labels=data.n_labels, views=data.sizes, votes=found)
+        result = votes(data.tokens("words").to_count_matrix(), data.Y) ** self.power
+        return WordVotesModel(n_labels=data.n_labels, views=data.sizes, votes=result)
 
 
 @dataclass(frozen=True, kw_only=True)

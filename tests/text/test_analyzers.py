@@ -25,7 +25,7 @@ from xmtc.data.corpus import open_corpus
 from xmtc.data.document import Document
 from xmtc.data.in_memory import to_documents
 from xmtc.data.label_collector import LabelCollector
-from xmtc.explain.highlights import weigh_spans
+from xmtc.explain.word_weights import weigh_words
 from xmtc.features.tfidf import AnalyzedTfidf, JoinedTfidf, Tfidf
 from xmtc.features.word_counts import TermCounts, WordCounts, expand_counts
 from xmtc.features.words import FittedStems, Words
@@ -43,16 +43,16 @@ LETTERS = st.text(st.sampled_from("abcäöß é1_東京ที่中"), max_size=
 def plain_grams(word: str, shortest: int, longest: int) -> list[str]:
     """Reference implementation of character n-grams; n-grams that begin with a Han character are shorter."""
     padded = f" {word} "
-    found = []
+    result = []
     for begin in range(len(padded)):
         first = padded[1] if begin == 0 else padded[begin]
         low, high = (1, 3) if first in "東京中" else (shortest, longest)
         low = max(low, 2) if padded[begin] == " " else low
         lengths = [n for n in range(low, high + 1) if begin + n <= len(padded)]
-        found += [padded[begin : begin + n] for n in lengths]
+        result += [padded[begin : begin + n] for n in lengths]
         if begin == 0 and len(padded) < low:
-            found.append(padded)
-    return found
+            result.append(padded)
+    return result
 
 
 def terms_of(analyzer, words: list[str]) -> list[list[str]]:
@@ -66,8 +66,8 @@ def terms_of(analyzer, words: list[str]) -> list[list[str]]:
 @given(LETTERS, st.integers(1, 4), st.integers(0, 3))
 def test_grams_are_those_of_the_plain_twin(text, shortest, more):
     words = list(dict.fromkeys(text.split()))
-    found = terms_of(CharNgramAnalyzer(shortest, shortest + more), words)
-    assert [Counter(grams) for grams in found] == [Counter(plain_grams(w, shortest, shortest + more)) for w in words]
+    result = terms_of(CharNgramAnalyzer(shortest, shortest + more), words)
+    assert [Counter(grams) for grams in result] == [Counter(plain_grams(w, shortest, shortest + more)) for w in words]
 
 
 @settings(max_examples=100, deadline=None)
@@ -110,13 +110,13 @@ def test_counts_of_words_become_counts_of_terms(documents, data):
         np.array([word for words in documents for word in words], np.int32),
         np.array([n for words in documents for n in words.values()], np.int32),
     )
-    found = expand_counts(batch, starts, numbers, 6)
+    result = expand_counts(batch, starts, numbers, 6)
     for i, words in enumerate(documents):
         expected = Counter()
         for word, n in words.items():
             expected.update({term: n * often for term, often in Counter(of_word[word]).items()})
-        here = slice(found.starts[i], found.starts[i + 1])
-        assert dict(zip(found.terms[here].tolist(), found.counts[here].tolist(), strict=True)) == dict(expected)
+        here = slice(result.starts[i], result.starts[i + 1])
+        assert dict(zip(result.terms[here].tolist(), result.counts[here].tolist(), strict=True)) == dict(expected)
 
 
 def test_the_numbers_of_grams_are_scikit_learns():
@@ -238,8 +238,8 @@ def test_a_model_is_trained_saved_loaded_and_explained(analyzer, tmp_path):
     highlight = loaded.highlight(text, label)[0]
     assert "".join(piece.text for piece in highlight.pieces) == text
     explanation = loaded.tagger_.model.explain(loaded.tagger_.transform(to_documents([text])), number(loaded, label))
-    weighed = weigh_spans(text, loaded.tagger_.views["tfidf"], explanation)
-    assert sum(weight for _, weight in weighed) == pytest.approx(float(explanation.weights.sum()), abs=1e-4)
+    weighed = weigh_words(text, loaded.tagger_.views, explanation)
+    assert sum(word.weight for word in weighed) == pytest.approx(float(explanation.weights.sum()), abs=1e-4)
     assert all(word in text.lower() for word, _ in loaded.explain(text, label))
 
 
@@ -254,10 +254,10 @@ def test_an_explanation_names_words_of_the_text_and_shows_their_parts():
     stems = Classifier("dismec", analyzer="snowball:finnish").fit(texts, tags)
     assert stems.explain("Kirjastoissa oli kirjastoja", "lib")[0][0] in ("kirjastoissa", "kirjastoja")
     grams = Classifier("dismec", analyzer="grams").fit(texts, tags)
-    pieces = grams.highlight("Superkirjastolle!", "lib")[0].pieces  # a compound that nobody has seen
-    strongest = max(pieces, key=lambda piece: piece.weight)
-    assert strongest.text in "kirjasto"
-    assert pieces[0].text.startswith("Super") or pieces[0].weight < strongest.weight / 4
+    found = grams.highlight("Superkirjastolle!", "lib")[0]  # a compound that nobody has seen
+    assert [piece.text for piece in found.pieces] == ["Superkirjastolle", "!"]
+    begin, end = found.parts[0]
+    assert found.pieces[0].text[begin:end] in "kirjasto"
     assert grams.explain("Superkirjastolle!", "lib")[0][0] == "superkirjastolle"
 
 
@@ -286,8 +286,10 @@ def test_where_a_clause_is_a_word_grams_are_the_default(language):
     words = Classifier("parabel", analyzer="words").fit(texts[:200], tags[:200])
     assert words.evaluate(texts[200:], tags[200:], ["P@1"])["P@1"] < 0.9
     text = document(subjects[0])
-    pieces = classifier.highlight(text, "label-0")[0].pieces
-    assert max(pieces, key=lambda piece: piece.weight).text in subjects[0]
+    found = classifier.highlight(text, "label-0")[0]
+    strongest = max(range(len(found.pieces)), key=lambda number: found.pieces[number].weight)
+    begin, end = found.parts[strongest]
+    assert found.pieces[strongest].text[begin:end] in subjects[0]
 
 
 def agglutinated(n: int, seed: int) -> tuple[list[str], list[list[str]]]:
@@ -322,9 +324,9 @@ def test_auto_finds_that_grams_suit_and_says_so(tmp_path):
 
     lines = [json.dumps({"text": text, "labels": labels}) for text, labels in zip(texts, tags, strict=True)]
     (tmp_path / "train.jsonl").write_text("\n".join(lines))
-    code, said = xmtc("train", tmp_path / "train.jsonl", "-o", tmp_path / "model")
+    code, message = xmtc("train", tmp_path / "train.jsonl", "-o", tmp_path / "model")
     assert code == 0
-    assert f"analyzer=grams: {chosen['because']}." in said
+    assert f"analyzer=grams: {chosen['because']}." in message
     assert Tagger.load(tmp_path / "model").about["chosen"] == chosen
 
 
@@ -415,7 +417,7 @@ def test_stop_words_of_languages():
 
 
 @pytest.mark.parametrize(
-    ("analyzer", "said"),
+    ("analyzer", "message"),
     [
         ("stems", r"Unknown analyzer 'stems'; expected words, snowball:LANGUAGE"),
         ("", r"Unknown analyzer ''"),
@@ -428,8 +430,8 @@ def test_stop_words_of_languages():
         ("words+words", r"analyzer='words\+words' contains a duplicate"),
     ],
 )
-def test_what_is_no_analyzer_is_refused(analyzer, said):
-    with pytest.raises(XmtcError, match=said):
+def test_what_is_no_analyzer_is_refused(analyzer, message):
+    with pytest.raises(XmtcError, match=message):
         Tfidf(analyzer=analyzer)
 
 
@@ -474,10 +476,10 @@ def test_documents_of_one_language_are_kept(tmp_path):
     texts = ["Kirjasto on avoinna kaikille lukijoille joka päivä", "The library is open to every reader each day"]
     lines = [json.dumps({"text": text, "labels": ["a"]}) for text in [*texts, texts[0]]]
     (tmp_path / "all.jsonl").write_text("\n".join(lines))
-    code, said = xmtc("data", "language", tmp_path / "all.jsonl", tmp_path / "fi.jsonl", "--only", "fi")
+    code, message = xmtc("data", "language", tmp_path / "all.jsonl", tmp_path / "fi.jsonl", "--only", "fi")
     assert code == 0
-    assert f"2 of 3 documents are in fi and were written to {tmp_path / 'fi.jsonl'}; omitted: en 1." in said
+    assert f"2 of 3 documents are in fi and were written to {tmp_path / 'fi.jsonl'}; omitted: en 1." in message
     assert [json.loads(line)["text"] for line in (tmp_path / "fi.jsonl").open()] == [texts[0]] * 2
-    code, said = xmtc("data", "language", tmp_path / "all.jsonl", tmp_path / "xx.jsonl", "--only", "finnish")
-    assert "py3langid does not support the language 'finnish'; expected one of " in said
+    code, message = xmtc("data", "language", tmp_path / "all.jsonl", tmp_path / "xx.jsonl", "--only", "finnish")
+    assert "py3langid does not support the language 'finnish'; expected one of " in message
     assert not (tmp_path / "xx.jsonl").exists()

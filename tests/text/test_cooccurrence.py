@@ -16,12 +16,12 @@ def tokens(*documents: list[int], n_words: int) -> Tokens:
 
 
 def test_neighbours_count_by_nearness_within_a_document():
-    found = count_cooccurrences(tokens([1, 2, 3], [3, 0, 1], n_words=4)).toarray()
+    result = count_cooccurrences(tokens([1, 2, 3], [3, 0, 1], n_words=4)).toarray()
     expected = np.zeros((4, 4))
     for a, b, weight in [(1, 2, 1), (2, 3, 1), (1, 3, 1 / 2), (3, 1, 1 / 2)]:
         expected[a, b] += weight
         expected[b, a] += weight
-    assert found == pytest.approx(expected)
+    assert result == pytest.approx(expected)
 
 
 def test_mutual_information_is_the_formula_where_it_is_positive():
@@ -36,11 +36,11 @@ def test_mutual_information_is_the_formula_where_it_is_positive():
 
 def test_linear_algebra_takes_one_core(monkeypatch):
     threads = []
-    found = compute_singular_vectors
+    result = compute_singular_vectors
 
     def watched(*words):
         threads.extend(each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")
-        return found(*words)
+        return result(*words)
 
     monkeypatch.setattr("xmtc.text.cooccurrence.compute_singular_vectors", watched)
     compute_corpus_vectors(tokens([1, 2, 1, 2, 3, 1, 4, 4, 2], n_words=5), 2)
@@ -68,23 +68,23 @@ def test_words_with_the_same_neighbours_are_alike():
 
 def test_words_add_what_the_corpus_tells_to_their_vectors():
     texts = ["red apple green apple", "a dog and a cat", "green dog"]
-    _, found = Words().fit(texts)
-    plain = load_token_vectors(found, dimension=4)
-    both = load_token_vectors(found, dimension=4, corpus_dimension=3)
-    assert both.shape == (found.size, 7)
+    _, result = Words().fit(texts)
+    plain = load_token_vectors(result, dimension=4)
+    both = load_token_vectors(result, dimension=4, corpus_dimension=3)
+    assert both.shape == (result.size, 7)
     assert (both[:, :4] == plain).all()
     again = load_token_vectors(Words().fit(texts)[1], dimension=4, corpus_dimension=3)
     assert (both == again).all()
 
 
 def test_more_numbers_than_words_are_zeros():
-    _, found = Words().fit(["one two three", "two three"])
-    vectors = load_token_vectors(found, dimension=2, corpus_dimension=50)
+    _, result = Words().fit(["one two three", "two three"])
+    vectors = load_token_vectors(result, dimension=2, corpus_dimension=50)
     assert vectors.shape[1] == 52
     assert np.isfinite(vectors).all()
 
 
 @pytest.mark.parametrize("texts", [["word"], ["a"], ["one", "two"]])
 def test_words_without_neighbours(texts):
-    _, found = Words().fit(texts)
-    assert not load_token_vectors(found, dimension=2, corpus_dimension=2)[:, 2:].any()
+    _, result = Words().fit(texts)
+    assert not load_token_vectors(result, dimension=2, corpus_dimension=2)[:, 2:].any()

@@ -50,8 +50,8 @@ def plain_fit(texts: list[str], max_words: int, max_tokens: int, lowercase: bool
     frequencies = Counter(word for words in split for word in set(words))
     vocabulary = sorted(frequencies, key=lambda word: (-frequencies[word], word.encode()))[:max_words]
     numbers = {word: i + 1 for i, word in enumerate(vocabulary)}
-    found = [[numbers.get(word, 0) for word in words] for words in split]
-    return vocabulary, [row if any(row) else [0] for row in found]
+    result = [[numbers.get(word, 0) for word in words] for words in split]
+    return vocabulary, [row if any(row) else [0] for row in result]
 
 
 def lists_of(tokens: Tokens) -> list[list[int]]:
@@ -71,11 +71,11 @@ def test_numbers_are_the_plain_twins(texts, max_words, max_tokens, lowercase):
 
 
 def test_a_batch_is_numbered_as_its_words_turn_up():
-    found = Tokenizer(min_chars=1).index_words(["b a b c", "", "?!", "a d d"], max_words=3)
-    assert StringIndex(found.text, found.ends, np.zeros(0, np.int32)).words() == ["b", "a", "d"]
-    assert found.ids.tolist() == [1, 2, 1, 0, 0, 2, 3, 3]
-    assert found.starts.tolist() == [0, 3, 4, 5, 8]
-    assert found.frequencies.tolist() == [1, 2, 1]
+    result = Tokenizer(min_chars=1).index_words(["b a b c", "", "?!", "a d d"], max_words=3)
+    assert StringIndex(result.text, result.ends, np.zeros(0, np.int32)).words() == ["b", "a", "d"]
+    assert result.ids.tolist() == [1, 2, 1, 0, 0, 2, 3, 3]
+    assert result.starts.tolist() == [0, 3, 4, 5, 8]
+    assert result.frequencies.tolist() == [1, 2, 1]
 
 
 def test_a_batchs_vocabulary_grows():
@@ -103,10 +103,10 @@ def test_threads_and_batches_change_nothing(monkeypatch):
     assert len(list(batch_texts(texts))) > 5
     two, same = Words().fit(texts, Run(threads=2))
     assert one.vocabulary.words() == two.vocabulary.words()
-    for found in (same, two.transform(texts, Run(threads=2))):
-        assert (found.ids.dtype, found.offsets.dtype) == (np.int32, np.int64)
-        np.testing.assert_array_equal(found.ids, tokens.ids)
-        np.testing.assert_array_equal(found.offsets, tokens.offsets)
+    for result in (same, two.transform(texts, Run(threads=2))):
+        assert (result.ids.dtype, result.offsets.dtype) == (np.int32, np.int64)
+        np.testing.assert_array_equal(result.ids, tokens.ids)
+        np.testing.assert_array_equal(result.offsets, tokens.offsets)
     np.testing.assert_array_equal(load_token_vectors(same), load_token_vectors(tokens))
 
 
@@ -158,13 +158,13 @@ def test_both_are_what_each_gives_alone():
     _, bag = Tfidf(ngrams=2, lowercase=False).fit(texts)
     _, tokens = Words(max_tokens=9, lowercase=False).fit(texts)
     again = features.transform(fitted, (Document("", text, []) for text in texts))
-    for found in (data, again):
-        assert (bag.matrix != found.X).nnz == 0
-        assert lists_of(found.tokens("words")) == lists_of(tokens)
+    for result in (data, again):
+        assert (bag.matrix != result.X).nnz == 0
+        assert lists_of(result.tokens("words")) == lists_of(tokens)
     assert {name: view.size for name, view in fitted.items()} == data.sizes == again.sizes
-    for found in (data, again):  # from which word vectors are made
-        assert found.bag.vocabulary is fitted["tfidf"].vocabulary
-        assert found.tokens("words").vocabulary is fitted["words"].vocabulary
+    for result in (data, again):  # from which word vectors are made
+        assert result.bag.vocabulary is fitted["tfidf"].vocabulary
+        assert result.tokens("words").vocabulary is fitted["words"].vocabulary
 
 
 @pytest.mark.parametrize("max_tokens", [0, 2**63])

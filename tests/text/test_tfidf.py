@@ -73,8 +73,8 @@ def test_words_are_counted_in_one_pass_as_in_three(stop_words):
     texts = [f"{text} b{rng.integers(300)} b{rng.integers(9)}" for text in random_texts(400, seed=3)]
     tokenizer = Tokenizer(stop_words=stop_words)
     words = tokenizer._split_words(texts)
-    found = index_distinct_words(words.text, words.begins, words.ends)
-    expected = found.text, found.ends, *count_per_document(words.starts, found.numbers, len(found.ends) - 1)
+    result = index_distinct_words(words.text, words.begins, words.ends)
+    expected = result.text, result.ends, *count_per_document(words.starts, result.numbers, len(result.ends) - 1)
     counts = tokenizer.count(texts)
     for ours, theirs in zip(
         (counts.text, counts.ends, counts.starts, counts.terms, counts.counts), expected, strict=True

@@ -11,8 +11,9 @@ from commands import make_place, xmtc
 from planted import N_LABELS, make_planted_corpus, planted_label
 from scipy.sparse import csr_array
 
-from xmtc import Classifier, Predictions, Run, Tag, Tagger, XmtcError, evaluate
+from xmtc import Classifier, Document, Predictions, Run, Tag, Tagger, XmtcError, evaluate
 from xmtc.analysis.combine import combine
+from xmtc.analysis.report.build import build_report, find_top_concepts
 from xmtc.core.label_masks import predict_allowed
 from xmtc.output import Prediction, PredictionTable
 from xmtc.vocabulary import import_files
@@ -127,9 +128,9 @@ def test_the_model_folder_keeps_the_vocabulary(tagger, tmp_path):
     loaded = Tagger.load(tmp_path / "model", verify=True)
     assert loaded.about["vocabulary"]["labels_found"] == N_LABELS - 1
     assert loaded.about["filter"] == {"allow": [], "deny": ["branch:even"]}
-    found = loaded.predict_labels(TEXTS, k=5, run=ONE)
-    assert found == tagger.predict_labels(TEXTS, k=5, run=ONE, deny=["branch:even"])
-    assert found[0][0].name == tagger.label_name(found[0][0].label)
+    result = loaded.predict_labels(TEXTS, k=5, run=ONE)
+    assert result == tagger.predict_labels(TEXTS, k=5, run=ONE, deny=["branch:even"])
+    assert result[0][0].name == tagger.label_name(result[0][0].label)
 
 
 @pytest.mark.parametrize("part", ["concepts.concepts", "allowed"])
@@ -159,8 +160,8 @@ def test_a_combination_keeps_vocabulary_and_filters(tagger, vocabulary):
 
 
 def evens(tagger: Tagger) -> np.ndarray:
-    found = [int(label.removeprefix("label-")) % 2 == 0 for label in tagger.labels.words()]
-    return np.array(found)
+    result = [int(label.removeprefix("label-")) % 2 == 0 for label in tagger.labels.words()]
+    return np.array(result)
 
 
 def test_lists_stand_for_labels(tagger, tmp_path):
@@ -226,13 +227,13 @@ def test_filtered_answers_are_the_best_of_all_answers(method):
     data = model.transform(TEXTS)
     allowed = np.arange(len(model.labels)) % 3 == 0
     every = model.model.predict(data, len(model.labels), ONE)
-    found = predict_allowed(model.model, data, 4, allowed, ONE)
+    result = predict_allowed(model.model, data, 4, allowed, ONE)
     for row in range(len(TEXTS)):
         pairs = zip(every.labels[row], every.scores[row], strict=True)
         labels, scores = zip(*[(i, score) for i, score in pairs if i >= 0 and allowed[i]][:4], strict=True)
-        assert found.labels[row][: len(labels)].tolist() == list(labels)
-        assert (found.labels[row][len(labels) :] == -1).all()
-        np.testing.assert_allclose(found.scores[row][: len(labels)], scores, rtol=1e-5)
+        assert result.labels[row][: len(labels)].tolist() == list(labels)
+        assert (result.labels[row][len(labels) :] == -1).all()
+        np.testing.assert_allclose(result.scores[row][: len(labels)], scores, rtol=1e-5)
 
 
 def test_stored_filters_hold_for_every_answer(classifier, tagger, tmp_path):
@@ -271,9 +272,9 @@ def test_hierarchical_measures_by_hand():
     """At 1: {1, 5}, {0, 5}, {4} are predicted, {0, 5}, {2, 3, 6}, {4} are true; {5}, {} and {4} are shared: 2 of 5, and
     2 of 6. At 2: {0, 1, 5}, {0, 2, 5, 6}, {4} are predicted; {0, 5}, {2, 6} and {4} are shared: 5 of 8, and 5 of 6."""
     names = ["hP@1", "hR@1", "hF1@1", "hP@2", "hR@2", "hF1@2"]
-    found = evaluate(ANSWERS, TRUE, names, lineage=LINEAGE)
+    result = evaluate(ANSWERS, TRUE, names, lineage=LINEAGE)
     expected = [2 / 5, 2 / 6, 2 * 2 / 11, 5 / 8, 5 / 6, 2 * 5 / 14]
-    np.testing.assert_allclose([found[name] for name in names], expected)
+    np.testing.assert_allclose([result[name] for name in names], expected)
 
 
 def test_hierarchical_measures_as_sets():
@@ -289,19 +290,19 @@ def test_hierarchical_measures_as_sets():
     labels[rng.random(labels.shape) < 0.2] = -1
     shared = predicted = expected = 0
     for answers, truth in zip(labels, true, strict=True):
-        said = set().union(*(above[i] for i in answers if i >= 0))
+        message = set().union(*(above[i] for i in answers if i >= 0))
         meant = set().union(*(above[i] for i in np.flatnonzero(truth)))
-        shared, predicted, expected = shared + len(said & meant), predicted + len(said), expected + len(meant)
+        shared, predicted, expected = shared + len(message & meant), predicted + len(message), expected + len(meant)
     answers = Predictions(labels, np.zeros(labels.shape))
-    found = evaluate(answers, true, ["hP@4", "hR@4", "hF1@4"], lineage=csr_array(lineage))
+    result = evaluate(answers, true, ["hP@4", "hR@4", "hF1@4"], lineage=csr_array(lineage))
     p, r = shared / predicted, shared / expected
-    np.testing.assert_allclose(list(found.values()), [p, r, 2 * p * r / (p + r)])
+    np.testing.assert_allclose(list(result.values()), [p, r, 2 * p * r / (p + r)])
 
 
 def test_without_a_hierarchy_they_count_hits():
     flat = csr_array(np.eye(5, dtype=np.float32))
-    found = evaluate(ANSWERS, TRUE, ["hP@2", "hR@2"], lineage=flat)
-    assert (found["hP@2"], found["hR@2"]) == (3 / 5, 3 / 4)  # of five answers three are right, of four labels three
+    result = evaluate(ANSWERS, TRUE, ["hP@2", "hR@2"], lineage=flat)
+    assert (result["hP@2"], result["hR@2"]) == (3 / 5, 3 / 4)  # of five answers three are right, of four labels three
     with pytest.raises(XmtcError, match="lineage has 3 rows for 5 labels"):
         evaluate(ANSWERS, TRUE, "hP@1", lineage=csr_array(np.eye(3)))
 
@@ -313,8 +314,8 @@ def test_a_taggers_hierarchy_counts_labels_it_never_saw(tagger):
     best = tagger.predict_labels(TEXTS[:1], k=1, run=ONE)[0][0].label
     branch = ("even", "odd")[int(best.removeprefix("label-")) % 2]
     document = Document("1", TEXTS[0], [f"http://x.org/{branch}"])
-    found = tagger.evaluate([document], ["hP@1", "hR@1", "P@1"], run=ONE)
-    assert found == {"hP@1": 1 / 2, "hR@1": 1.0, "P@1": 0.0}
+    result = tagger.evaluate([document], ["hP@1", "hR@1", "P@1"], run=ONE)
+    assert result == {"hP@1": 1 / 2, "hR@1": 1.0, "P@1": 0.0}
     stranger = Document("1", TEXTS[0], ["of no vocabulary"])
     assert tagger.evaluate([stranger], ["hP@1", "hR@1"], run=ONE) == {"hP@1": 0.0, "hR@1": 0.0}
 
@@ -342,8 +343,8 @@ def test_import_stats_find_and_show(place):
     assert {group["uri"]: group["concepts"] for group in stats["groups"]} == {"s:even": 21, "s:odd": 20, "s:all": 39}
     assert "scheme <s:odd>: 20 concepts" in told("vocab", "stats", "voc", cwd=place)[0]
     assert told("vocab", "find", "voc", "NIMI 5", cwd=place)[0] == "http://x.org/label-05\tN5\tname 5\n"
-    found = told("vocab", "find", "voc", "imi 1", "--part", "--language", "fi", cwd=place)[0]
-    assert [line.split("\t")[2] for line in found.splitlines()] == ["nimi 1", *(f"nimi {i}" for i in range(10, 20))]
+    result = told("vocab", "find", "voc", "imi 1", "--part", "--language", "fi", cwd=place)[0]
+    assert [line.split("\t")[2] for line in result.splitlines()] == ["nimi 1", *(f"nimi {i}" for i in range(10, 20))]
     shown = told("vocab", "show", "voc", "n8", "--language", "fi", cwd=place)[0]
     assert "broader: even-fi <http://x.org/even>" in shown
     assert "replaced by: nimi 9 <http://x.org/label-09>" in shown
@@ -353,13 +354,13 @@ def test_import_stats_find_and_show(place):
 
 
 def test_train_attach_predict_explain(place):
-    said = told("train", "train.jsonl", "-o", "named", "--vocab", "planted.tsv", "--language", "fi", cwd=place)[1]
+    message = told("train", "train.jsonl", "-o", "named", "--vocab", "planted.tsv", "--language", "fi", cwd=place)[1]
     for line in (
         "39 of 40 labels are in the vocabulary",
         f"Not in the vocabulary: {MISSING}",
         "Deprecated: nimi 8 (replaced by ",
     ):
-        assert line in said
+        assert line in message
     first = json.loads(told("predict", "named", "test.jsonl", "--language", "en", cwd=place)[0].splitlines()[0])
     assert list(first["labels"][0]) == ["label", "name", "score"]
     assert first["labels"][0]["name"] == f"name {int(first['labels'][0]['label'][-2:])}"
@@ -394,8 +395,8 @@ def test_an_entry_of_a_filter_that_does_nothing_is_said(place, tmp_path):
 def test_attach_and_filter_afterwards(place):
     told("vocab", "attach", "model", "planted.tsv", "--deny", "deprecated", cwd=place)
     assert json.loads(told("info", "model", cwd=place)[0])["filter"] == {"allow": [], "deny": ["deprecated"]}
-    said = told("vocab", "filter", "model", "--allow", "branch:odd", cwd=place)[1]
-    assert said == "model predicts 19 of its 40 labels.\n"
+    message = told("vocab", "filter", "model", "--allow", "branch:odd", cwd=place)[1]
+    assert message == "model predicts 19 of its 40 labels.\n"
     assert "40 of its 40" in told("vocab", "filter", "model", "--clear", cwd=place)[1]
     assert b"Found no filter" in xmtc("vocab", "filter", "model", cwd=place).stderr
 
@@ -404,3 +405,60 @@ def test_a_label_may_look_like_a_file():
     texts, tags = ["one a", "one b", "two a", "two b"] * 3, [["file:one"], ["file:one"], ["two"], ["two"]] * 3
     tagger = Classifier("dismec", min_df=1).fit(texts, tags, run=ONE).tagger_
     assert [tag.label for tag in tagger.predict_labels(["one two"], run=ONE, deny=["file:one"])[0]] == ["two"]
+
+
+# flat and foreign vocabularies
+
+
+@pytest.fixture(scope="module")
+def flat_tagger(tmp_path_factory):
+    """A tagger with a vocabulary without broader concepts, which also names a label that the model does not have."""
+    path = tmp_path_factory.mktemp("flat") / "flat.tsv"
+    lines = [f"http://x.org/{planted_label(i)}\tname {i}" for i in range(N_LABELS)]
+    path.write_text("\n".join(["uri\tlabel_en", *lines, "http://x.org/unseen\tunseen name"]) + "\n")
+    trained = Classifier("parabel", n_trees=1).fit(*make_planted_corpus(200, seed=0), run=ONE)
+    return trained.attach(import_files([str(path)])).tagger_
+
+
+def test_a_flat_vocabulary_has_no_branches(flat_tagger, tagger):
+    assert flat_tagger.concepts.vocabulary.is_flat
+    assert not tagger.concepts.vocabulary.is_flat
+    assert find_top_concepts(flat_tagger, None, 0) is None
+    assert find_top_concepts(tagger, None, 0) is not None
+    with pytest.raises(XmtcError, match="it has no branches; name the labels themselves"):
+        flat_tagger.with_filter(["branch:name 1"])
+
+
+def test_the_report_names_labels_that_the_model_lacks(flat_tagger):
+    texts, labels = make_planted_corpus(20, seed=1)
+    documents = [Document(str(i), text, list(names)) for i, (text, names) in enumerate(zip(texts, labels, strict=True))]
+    documents[0] = documents[0]._replace(labels=["http://x.org/unseen", "in no vocabulary"])
+    named = build_report(flat_tagger, documents, "title", {}, run=ONE)
+    names = {named.format_label_name(label) for label, _ in named.report.unknown}
+    assert names == {"unseen name (http://x.org/unseen)", "in no vocabulary"}
+    assert named.report.branches == []
+
+
+def test_attaching_a_vocabulary_without_any_label_is_refused(flat_tagger, tmp_path):
+    flat_tagger.save(tmp_path / "model")
+    before = (tmp_path / "model" / "about.json").read_bytes()
+    (tmp_path / "other.tsv").write_text("uri\tlabel_en\nhttp://y.org/1\tanother\n")
+    done = xmtc("vocab", "attach", "model", "other.tsv", cwd=tmp_path)
+    message = done.stderr.decode()
+    assert done.returncode == 2
+    assert "None of the" in message
+    assert "http://y.org/1" in message
+    assert planted_label(0)[:6] in message
+    assert (tmp_path / "model" / "about.json").read_bytes() == before
+
+
+def test_attaching_warns_of_few_matches_and_of_two_labels_of_one_concept(flat_tagger, tmp_path):
+    flat_tagger.save(tmp_path / "model")
+    first, second = planted_label(0), planted_label(1)
+    (tmp_path / "few.tsv").write_text(f"uri\tlabel_en\nhttp://x.org/{first}\t{second}\n")
+    done = xmtc("vocab", "attach", "model", "few.tsv", cwd=tmp_path)
+    message = done.stderr.decode()
+    assert done.returncode == 0, message
+    assert f"2 of {len(flat_tagger.labels)} labels are in the vocabulary." in message
+    assert "Only " in message
+    assert f"{first} and {second} are labels of one concept" in message

@@ -50,7 +50,7 @@ def zoo(turtle):
     return import_files([str(turtle)])
 
 
-def said(vocabulary: Vocabulary) -> dict:
+def message(vocabulary: Vocabulary) -> dict:
     """Return all statements about each concept, without concept numbers."""
     return {
         vocabulary.uri(i): (
@@ -66,16 +66,16 @@ def said(vocabulary: Vocabulary) -> dict:
 
 
 def test_what_skos_says(zoo):
-    found = said(zoo)
-    assert set(found) == {ZOO + name for name in ("animal", "cat", "lion", "wildcat")}
-    names, notations, above, groups, deprecated, replaced = found[ZOO + "cat"]
+    result = message(zoo)
+    assert set(result) == {ZOO + name for name in ("animal", "cat", "lion", "wildcat")}
+    names, notations, above, groups, deprecated, replaced = result[ZOO + "cat"]
     assert ("cat", "en", PREFERRED) in names
     assert ("katti", "fi", ALTERNATIVE) in names
     assert len(names) == 5
     assert (notations, above, deprecated, replaced) == (["1.1"], [ZOO + "animal"], False, [])
     assert groups == [ZOO + "furry", ZOO + "pets", ZOO + "zoo"]  # pets hold what furry ones hold
-    assert found[ZOO + "lion"][2] == [ZOO + "animal", ZOO + "cat"]  # narrower is broader the other way round
-    assert found[ZOO + "wildcat"] == ([("wild cat", "en", PREFERRED)], [], [], [ZOO + "zoo"], True, [ZOO + "cat"])
+    assert result[ZOO + "lion"][2] == [ZOO + "animal", ZOO + "cat"]  # narrower is broader the other way round
+    assert result[ZOO + "wildcat"] == ([("wild cat", "en", PREFERRED)], [], [], [ZOO + "zoo"], True, [ZOO + "cat"])
 
 
 def test_names_in_languages(zoo):
@@ -119,7 +119,7 @@ def test_the_four_notations_of_skos_say_the_same(zoo, turtle, tmp_path, format, 
     content = Graph().parse(turtle).serialize(format=format, encoding="utf-8")
     path = tmp_path / ("zoo" + {"nt": ".nt", "xml": ".rdf", "json-ld": ".jsonld"}[format] + ".gz" * packed)
     path.write_bytes(gzip.compress(content) if packed else content)
-    assert said(import_files([str(path)])) == said(zoo)
+    assert message(import_files([str(path)])) == message(zoo)
 
 
 def test_ntriples_as_rdflib_reads_them(tmp_path):
@@ -137,7 +137,7 @@ def test_ntriples_as_rdflib_reads_them(tmp_path):
     path = tmp_path / "hard.nt"
     path.write_text("\n".join(lines) + "\n")
     ours = import_files([str(path)])
-    assert said(ours) == said(import_files([str(path)], format="turtle"))
+    assert message(ours) == message(import_files([str(path)], format="turtle"))
     assert [name.text for name in ours.names(0)] == ['a "quoted" ä😀 \\ name <x> .', "plain, \t tab"]
 
 
@@ -329,8 +329,8 @@ def test_it_does_not_matter_how_many_names_are_taken_at_once(turtle, zoo, monkey
 
 def test_a_name_given_twice_is_kept_once(tmp_path):
     rows = "id,name,alternative,language\na,cat,puss|puss,en\na,cat,cat,en\na,cat,,fi\n"
-    (found,) = (import_files([write(tmp_path / "twice.csv", rows)]),)
-    assert [(name.text, name.language) for name in found.names(0)] == [
+    (result,) = (import_files([write(tmp_path / "twice.csv", rows)]),)
+    assert [(name.text, name.language) for name in result.names(0)] == [
         ("cat", "en"),
         ("cat", "fi"),
         ("puss", "en"),
@@ -347,13 +347,13 @@ def test_reading_skos_without_rdflib_says_what_to_install(turtle, monkeypatch):
 def test_hashes_are_fnv(zoo):
     """Compare the kernel with the definition of FNV-1a, with the high bits folded in."""
     text = np.frombuffer(bytearray(b"cat" + b"lion"), np.uint8)
-    found = np.empty(2, np.uint64)
-    hash_spans(text, np.array([0, 3]), np.array([3, 7]), found)
+    result = np.empty(2, np.uint64)
+    hash_spans(text, np.array([0, 3]), np.array([3, 7]), result)
     expected = []
     for word in (b"cat", b"lion"):
         h = 14695981039346656037
         for byte in word:
             h = (h ^ byte) * 1099511628211 % 2**64
         expected.append(h ^ (h >> 32))
-    assert found.tolist() == expected
+    assert result.tolist() == expected
     assert NOT_FOUND == NO_CONCEPT  # what finds a URI's number says so

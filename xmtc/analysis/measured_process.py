@@ -58,9 +58,10 @@ def run_measured(
     log_path: Path,
     limit_seconds: float | None = None,
     stop_event: threading.Event | None = None,
+    grace_seconds: float = GRACE_SECONDS,
 ) -> MeasuredCommand:
     """Run `xmtc ARGUMENTS` with this interpreter and this copy of xmtc, and measure it."""
-    return run_measured_module("xmtc", arguments, log_path, limit_seconds, stop_event)
+    return run_measured_module("xmtc", arguments, log_path, limit_seconds, stop_event, grace_seconds=grace_seconds)
 
 
 def run_measured_module(
@@ -70,11 +71,13 @@ def run_measured_module(
     limit_seconds: float | None = None,
     stop_event: threading.Event | None = None,
     standard_input: bytes = b"",
+    grace_seconds: float = GRACE_SECONDS,
 ) -> MeasuredCommand:
     """Run `python -m MODULE ARGUMENTS` in a child process and measure it.
 
     Standard error is written to `log_path`, standard output to `log_path` with ".out" appended. The child and its own
-    children are terminated after `limit_seconds`, when `stop_event` is set, and when this process is interrupted.
+    children are terminated after `limit_seconds`, when `stop_event` is set, and when this process is interrupted; they
+    are killed if they still run `grace_seconds` later.
     """
     log_path.parent.mkdir(parents=True, exist_ok=True)
     output_path = Path(f"{log_path}.out")
@@ -91,10 +94,10 @@ def run_measured_module(
         try:
             assert process.stdin is not None
             send_input(process.stdin, standard_input)
-            usage, peak_mb, stop_reason = wait_for_process(process, start, limit_seconds, stop_event)
+            usage, peak_mb, stop_reason = wait_for_process(process, start, limit_seconds, stop_event, grace_seconds)
         finally:
             if process.returncode is None:  # this process was interrupted
-                terminate_process(process)
+                terminate_process(process, grace_seconds)
     status = process.returncode or 0
     return MeasuredCommand(
         tuple(arguments),
@@ -126,7 +129,7 @@ def make_environment() -> dict[str, str]:
 
 
 def wait_for_process(
-    process: subprocess.Popen[bytes], start: float, limit: float | None, stop: threading.Event | None
+    process: subprocess.Popen[bytes], start: float, limit: float | None, stop: threading.Event | None, grace: float
 ) -> tuple[Any, float | None, str]:
     """Wait for a process and terminate it if needed; return its resource usage, peak memory in MB and stop reason."""
     stop_reason, peak_mb = "", 0.0
@@ -141,7 +144,7 @@ def wait_for_process(
             signal_process_group(process, KILL_SIGNAL)
         elif is_late or (not stop_reason and stop is not None and stop.is_set()):
             stop_reason = f"after {limit:g} s" if is_late else "with the other processes"
-            deadline = time.perf_counter() + GRACE_SECONDS
+            deadline = time.perf_counter() + grace
             signal_process_group(process, signal.SIGTERM)
         time.sleep(POLL_SECONDS)
 
@@ -157,9 +160,9 @@ def poll_process(process: subprocess.Popen[bytes]) -> Any:
     return usage
 
 
-def terminate_process(process: subprocess.Popen[bytes]) -> None:
+def terminate_process(process: subprocess.Popen[bytes], grace_seconds: float) -> None:
     """Send SIGTERM, wait for the grace period, then send SIGKILL."""
-    deadline = time.perf_counter() + GRACE_SECONDS
+    deadline = time.perf_counter() + grace_seconds
     signal_process_group(process, signal.SIGTERM)
     while process.returncode is None:
         poll_process(process)

@@ -103,16 +103,25 @@ def split(
     count: Annotated[
         int | None, typer.Option(metavar="N", help="Number of documents for TEST, instead of --share.")
     ] = None,
+    random: Annotated[
+        bool, typer.Option("--random", help="Plain random split, in which TEST may have labels that TRAIN has not.")
+    ] = False,
     seed: SeedOption = 0,
     to: OutputFormatOption = None,
     reading: CorpusOptions = CorpusOptions(),
 ) -> None:
-    """Split a corpus at random, with a training document for every label."""
+    """Split a corpus at random, with a training document for every label unless --random is given."""
     from xmtc.data.splits import split_corpus
 
     corpus = open_corpus_input(path, reading)
-    parts = split_corpus(corpus, train, test, share, count, seed, to)
+    parts = split_corpus(corpus, train, test, share, count, seed, to, is_random=random)
     echo(f"{parts.n_train:,} documents written to {train}, {parts.n_test:,} to {test}.", err=True)
+    if not random:
+        echo(
+            f"Every label of {test} has a document in {train}, so metrics on {test} are higher than on new documents; "
+            "--random splits without this condition.",
+            err=True,
+        )
     if parts.n_test < parts.n_requested:
         echo(
             f"{test} was to get {parts.n_requested:,} documents, but the others are the last training document of a "

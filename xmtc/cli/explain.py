@@ -139,12 +139,20 @@ def highlight_as_json(highlight: Highlight) -> dict[str, Any]:
         "label": highlight.label,
         **({} if highlight.name is None else {"name": highlight.name}),
         "score": None if highlight.score is None else round(highlight.score, 6),
+        **({} if highlight.bias is None else {"bias": round(highlight.bias, 6)}),
+        **({"members": encode_members(highlight)} if highlight.members else {}),
         "words": [{"word": word, "weight": round(weight, 6)} for word, weight in highlight.words],
         "pieces": [
-            {"text": piece.text, "weight": round(piece.weight, 6)} | ({"page": page} if page else {})
-            for piece, page in zip(highlight.pieces, highlight.list_page_numbers(), strict=True)
+            {"text": piece.text, "weight": round(piece.weight, 6)}
+            | ({"part": list(highlight.parts[number])} if number in highlight.parts else {})
+            | ({"page": page} if page else {})
+            for number, (piece, page) in enumerate(zip(highlight.pieces, highlight.list_page_numbers(), strict=True))
         ],
     }
+
+
+def encode_members(highlight: Highlight) -> list[dict[str, Any]]:
+    return [{"name": member.name, "share": round(member.share, 6)} for member in highlight.members]
 
 
 def print_highlights(highlights: list[Highlight]) -> None:
@@ -161,6 +169,7 @@ def format_highlight(highlight: Highlight, console: Console) -> str:
     Outside a terminal, the text keeps its control characters.
     """
     from xmtc.errors import escape_controls
+    from xmtc.explain.highlights import list_notes
     from xmtc.explain.terminal import render_terminal
 
     score = "not among the predicted labels" if highlight.score is None else f"{highlight.score:.4f}"
@@ -171,4 +180,5 @@ def format_highlight(highlight: Highlight, console: Console) -> str:
         f"page {page}: {', '.join(f'{escape_controls(piece.text)} {piece.weight:.3g}' for piece in pieces)}\n"
         for page, pieces in highlight.top_words_by_page().items()
     )
-    return f"{escape_controls(highlight.title)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n{pages}"
+    notes = "".join(f"{escape_controls(note)}\n" for note in list_notes(highlight))
+    return f"{escape_controls(highlight.title)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n{notes}{pages}"

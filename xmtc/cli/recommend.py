@@ -99,6 +99,7 @@ def format_json(result: Recommendation, corpus: str, options: list[str]) -> str:
     about = {"documents": result.n_docs, "measured on": result.n_held_out, "budget_s": result.budget}
     chosen = describe(result.chosen) | {"command": format_train_command(result.chosen, corpus, options)}
     rest = {"expected": [describe(expected) for expected in result.expected], "failed": result.failed}
+    rest["not finished"] = result.unfinished
     return dumps({**about, "recommended": chosen, **rest}, indent=1)
 
 
@@ -109,7 +110,19 @@ def format_recommendation(result: Recommendation, corpus: str, options: list[str
     warning = "" if chosen.fits else f"No method is expected to finish in {format_duration(result.budget)}. "
     sentence = f"{warning}Train {chosen.name}: expected {metrics}, in about {format_duration(chosen.seconds)}."
     failures = [f"{name} failed: {reason}" for name, reason in result.failed.items()]
-    lines = [*format_trial_table(result), *failures, "", sentence, "", format_train_command(chosen, corpus, options)]
+    unfinished = [
+        f"{name} did not finish {reason}; a longer --time-limit or an idle machine may help."
+        for name, reason in result.unfinished.items()
+    ]
+    lines = [
+        *format_trial_table(result),
+        *failures,
+        *unfinished,
+        "",
+        sentence,
+        "",
+        format_train_command(chosen, corpus, options),
+    ]
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -28,7 +28,8 @@ from xmtc.cli.streams import echo
 if TYPE_CHECKING:
     from xmtc.scores.tagger_thresholds import TunedTagger
 
-MIN_RELIABLE_DOCUMENTS = 100  # with fewer, metrics on the tuning documents are too optimistic
+MIN_RELIABLE_DOCUMENTS = 100  # with fewer, metrics of cross-validation are uncertain
+GOAL_TOLERANCE = 0.005  # of a cross-validated precision or recall below the goal, which is not worth a warning
 METRIC_AVERAGES = {"micro": "micro", "macro": "macro", "example": "by_document"}  # name shown -> field of the metrics
 
 
@@ -67,7 +68,7 @@ def thresholds(
     quiet: QuietOption = False,
     log_json: LogJsonOption = None,
 ) -> None:
-    """Tune the decision thresholds on labelled documents, and print the metrics that they reach.
+    """Tune the decision thresholds on labelled documents, and print their cross-validated metrics.
 
     `xmtc predict --threshold tuned` applies them. Changes MODEL in place unless -o is given.
     """
@@ -117,11 +118,12 @@ def tuning_as_json(tuned: TunedTagger) -> dict:
 
 
 def format_tuning(tuned: TunedTagger) -> str:
-    """Return the thresholds and their metrics on the tuning documents as text."""
+    """Return the thresholds and their cross-validated metrics as text."""
     decision, metrics = tuned.decision, tuned.metrics
     lines = [
         f"Tuned for {decision.goal}, per {decision.by}: {decision}; {metrics.labels_per_document:.1f} labels per "
         "document on average.",
+        f"Five-fold cross-validation on {tuned.true_labels.shape[0]:,} documents, in percent:",
         f"{'':8}      P       R      F1",
     ]
     for average, field in METRIC_AVERAGES.items():
@@ -132,15 +134,15 @@ def format_tuning(tuned: TunedTagger) -> str:
     n_docs = tuned.true_labels.shape[0]
     if n_docs < MIN_RELIABLE_DOCUMENTS:
         lines += [
-            f"{n_docs} documents are few to tune thresholds on: expect lower values on other documents.",
+            f"{n_docs} documents are few to tune thresholds on: values on other documents may differ much.",
         ]
     return "\n".join([*lines, *format_missed_goal(tuned)])
 
 
 def format_missed_goal(tuned: TunedTagger) -> list[str]:
-    """Return a sentence if no threshold reaches the precision or recall of the goal."""
+    """Return a sentence if the cross-validated precision or recall is below the goal."""
     name, _, target = tuned.decision.goal.partition("=")
     value = {"precision": tuned.metrics.micro[0], "recall": tuned.metrics.micro[1]}.get(name)
-    if value is None or value >= float(target) - 1e-6:
+    if value is None or value >= float(target) - GOAL_TOLERANCE:
         return []
-    return [f"No threshold reaches a {name} of {target} on these documents: {value:.3g} is the nearest."]
+    return [f"The {name} of cross-validation is {value:.3g}, below the goal of {target}."]

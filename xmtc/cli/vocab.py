@@ -30,6 +30,7 @@ VocabularyPath = Annotated[
 ]
 ConceptArgument = Annotated[str, typer.Argument(metavar="NAME", help="URI, id, notation or name of a concept.")]
 MAX_SHOWN_LABELS = 5
+MIN_MATCHED_SHARE = 0.5  # of labels; fewer are probably those of another vocabulary
 
 
 @app.command("import")
@@ -166,6 +167,7 @@ def attach(
     check_target(target)
     stamp = read_stamp(model)
     tagger = Tagger.load(model).with_vocabulary(open_vocabulary(vocab, language, quiet), language)
+    check_matches(tagger, vocab)
     if allow or deny:
         tagger = tagger.with_filter(allow or [], deny or [])
         report_empty_filters(tagger, allow, deny)
@@ -254,11 +256,40 @@ def report_label_filter(model: Path, tagger: Tagger) -> None:
     echo(f"{model} predicts {n_allowed:,} of its {len(tagger.labels):,} labels.", err=True)
 
 
+def check_matches(tagger: Tagger, vocab: str) -> None:
+    """Raise XmtcError if no label of a model is in its vocabulary."""
+    from itertools import islice
+
+    from xmtc.errors import XmtcError, truncate_text
+
+    assert tagger.concepts is not None
+    if tagger.concepts.about()["labels_found"]:
+        return
+    vocabulary = tagger.concepts.vocabulary
+    labels, uris = (
+        ", ".join(truncate_text(word) for word in islice(words, 3))
+        for words in (tagger.labels.words(), vocabulary.uris.words())
+    )
+    raise XmtcError(
+        f"None of the {len(tagger.labels):,} labels of the model is in {vocab}: the labels are such as {labels}, the "
+        f"concepts such as {uris}; expected the URI, id, notation or name of a concept as label. Give the vocabulary "
+        "that the labels come from; the model is unchanged."
+    )
+
+
 def report_problems(tagger: Tagger) -> None:
-    """Print which labels are missing in the vocabulary, and which are deprecated."""
+    """Print which labels are missing in the vocabulary, which are deprecated, and which have the same concept."""
+    from xmtc.errors import escape_controls
+
     assert tagger.concepts is not None
     n_found = int((tagger.concepts.concepts >= 0).sum())
     echo(f"{n_found:,} of {len(tagger.labels):,} labels are in the vocabulary.", err=True)
+    share = n_found / len(tagger.labels)
+    if share < MIN_MATCHED_SHARE:
+        echo(f"Only {share:.0%} of the labels are in the vocabulary; check that it is the right one.", err=True)
+    for labels in tagger.concepts.find_same_concept_labels()[:MAX_SHOWN_LABELS]:
+        shown = " and ".join(escape_controls(tagger.labels[label]) for label in labels)
+        echo(f"{shown} are labels of one concept; write them in the same way in all files and train again.", err=True)
     for line in format_problems(tagger):
         echo(line, err=True)
 

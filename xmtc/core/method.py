@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -39,15 +39,25 @@ class Explanation:
         Contribution of each id to the score, largest first.
     per_token : ndarray of float32, shape (n_tokens,), optional
         Contribution of each token of the document, in reading order.
+    bias : float, optional
+        Part of the explained quantity that no term contributes: the weights and the bias sum to it. None if the
+        weights do not sum to a quantity of the model.
+    members : tuple of MemberExplanation
+        Explanations by the members of a combination that found the label. Their terms may be of different views; `ids`
+        and `weights` are then those of the view with the largest share.
     """
 
     view: str
     ids: np.ndarray
     weights: np.ndarray
     per_token: np.ndarray | None = None
+    bias: float | None = None
+    members: tuple[MemberExplanation, ...] = ()
 
     @classmethod
-    def from_occurrences(cls, view: str, ids: np.ndarray, weights: np.ndarray, per_token: bool = False) -> Explanation:
+    def from_occurrences(
+        cls, view: str, ids: np.ndarray, weights: np.ndarray, per_token: bool = False, bias: float | None = None
+    ) -> Explanation:
         """Build an explanation from ids that may repeat, summing their weights.
 
         Parameters
@@ -61,6 +71,8 @@ class Explanation:
         per_token : bool, default=False
             Whether the occurrences are all tokens of the document in reading order; then `weights` is kept as
             `per_token` too.
+        bias : float, optional
+            Part of the explained quantity that no term contributes.
 
         Returns
         -------
@@ -77,7 +89,20 @@ class Explanation:
         total = np.bincount(which, weights, len(distinct)).astype(np.float32)
         order = np.argsort(-total, kind="stable")
         tokens = weights.astype(np.float32) if per_token else None
-        return cls(view, distinct[order].astype(np.int32), total[order], tokens)
+        return cls(view, distinct[order].astype(np.int32), total[order], tokens, bias)
+
+    def rename_views(self, names: dict[str, str]) -> Explanation:
+        """Return a copy with other names of the views."""
+        members = tuple(member._replace(explanation=member.explanation.rename_views(names)) for member in self.members)
+        return replace(self, view=names[self.view], members=members)
+
+
+class MemberExplanation(NamedTuple):
+    """Explanation by one member of a combination."""
+
+    number: int  # position in the combination, from 0
+    share: float  # part of the combined score, from 0 to 1
+    explanation: Explanation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Seeded splits of documents into training and test or validation sets.
 
-`split_corpus` writes a corpus as two files. Every label keeps a training document: documents are visited in random
-order, and each goes to the test set unless it is the last training document of one of its labels, until the test set
-is full.
+`split_corpus` writes a corpus as two files. Unless the split is plain random, every label keeps a training document:
+documents are visited in random order, and each goes to the test set unless it is the last training document of one of
+its labels, until the test set is full.
 
 `hold_out` splits documents without writing them. It draws a plain random sample, so that rare and unseen labels are as
 frequent in it as in new documents.
@@ -48,15 +48,22 @@ def split_corpus(
     count: int | None = None,
     seed: int = 0,
     format: str | None = None,
+    *,
+    is_random: bool = False,
 ) -> SplitSizes:
     """Write a corpus as two files; the test set gets a share of the documents (0.2 by default), or a count.
 
     The first pass over the corpus stores only label ids; the second writes both files in the order of the corpus. The
-    test set is smaller than requested if every other document is the last training document of a label."""
+    test set is smaller than requested if every other document is the last training document of a label. With
+    `is_random` it is a plain random sample, which may have labels that no training document has."""
     _check_output_paths(corpus, train, test)
     labels, ends = _collect_labels(corpus)
     n_requested = _compute_test_size(len(ends), share, count)
-    in_test = choose_test_documents(labels, ends, n_requested, seed)
+    if is_random:
+        in_test = np.zeros(len(ends), dtype=bool)
+        in_test[np.random.default_rng(seed).permutation(len(ends))[:n_requested]] = True
+    else:
+        in_test = choose_test_documents(labels, ends, n_requested, seed)
 
     n_read = 0
     with (

@@ -1,23 +1,17 @@
-"""Highlights: a text split into pieces, each with its weight for a label, and their HTML.
-
-A sequence model gives a weight to each token: the weight of a word is the sum of its tokens; words beyond the maximum
-length have weight 0. For other models, every occurrence of a term has the total weight of the term, and a word in
-several terms (ngrams > 1) has the weight of the strongest. The weights of stems and character n-grams are distributed
-over the characters that they come from, so that the pieces have the same total weight as the terms.
-"""
+"""Highlights: a text split into pieces, each with its weight for a label, and their HTML."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from itertools import accumulate
 from typing import NamedTuple
 
 from xmtc.core.method import Explanation
+from xmtc.explain.word_weights import WordWeight, sum_by_word, weigh_words
 from xmtc.features import FittedView
-from xmtc.text.word_spans import Span
 
 
 class WeightedText(NamedTuple):
@@ -25,6 +19,13 @@ class WeightedText(NamedTuple):
 
     text: str
     weight: float  # negative if it is evidence against the label; 0 between words
+
+
+class Member(NamedTuple):
+    """Member of a combination with its share of the score."""
+
+    name: str
+    share: float
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,9 @@ class Highlight:
     words: list[tuple[str, float]]  # total weight of each word, the strongest first
     pages: tuple[int, ...] = ()  # start of each page in the text, if the document has pages
     name: str | None = None  # name of the label in the vocabulary
+    parts: dict[int, tuple[int, int]] = field(default_factory=dict)  # strongest part of a piece, by number of the piece
+    bias: float | None = None  # the weights and the bias sum to the explained margin, log probability or logit
+    members: tuple[Member, ...] = ()  # members of a combination that found the label
 
     @property
     def title(self) -> str:
@@ -76,50 +80,40 @@ class Highlight:
 
 
 def highlight(
-    text: str, label: str, score: float | None, view: FittedView, explanation: Explanation, n: int = 20
+    text: str,
+    label: str,
+    score: float | None,
+    views: Mapping[str, FittedView],
+    explanation: Explanation,
+    n: int = 20,
+    member_names: Sequence[str] = (),
 ) -> Highlight:
     """Return the explanation of a label as a highlighted text; `words` are the n strongest."""
-    words = sorted(compute_word_weights(text, view, explanation), key=lambda pair: -abs(pair[1]))[:n]
-    return Highlight(label, score, split_text(text, weigh_spans(text, view, explanation)), words)
+    weighted = weigh_words(text, views, explanation)
+    pieces, parts = split_text(text, weighted)
+    words = sorted(sum_by_word(weighted), key=lambda pair: -abs(pair[1]))[:n]
+    members = tuple(
+        Member(member_names[number] if number < len(member_names) else f"member {number + 1}", share)
+        for number, share, _ in explanation.members
+    )
+    return Highlight(label, score, pieces, words, parts=parts, bias=explanation.bias, members=members)
 
 
-def compute_word_weights(text: str, view: FittedView, explanation: Explanation) -> list[tuple[str, float]]:
-    """Return the total weight of each word, the largest first. Weights of subwords are summed to their words."""
-    if view.has_word_terms:
-        weights = explanation.weights.tolist()
-        return [(view.term(number), weight) for number, weight in zip(explanation.ids, weights, strict=True)]
-
-    total: dict[str, float] = {}
-    for span, weight in weigh_spans(text, view, explanation):
-        total[span.word] = total.get(span.word, 0.0) + weight
-    return sorted(total.items(), key=lambda pair: -pair[1])
-
-
-def weigh_spans(text: str, view: FittedView, explanation: Explanation) -> list[tuple[Span, float]]:
-    """Return the words of the text that the model reads, with their weights."""
-    spans = view.spans(text)
-    if explanation.per_token is not None:
-        tokens = explanation.per_token.tolist()
-        return [(span, sum((tokens[number] for number in span.numbers), 0.0)) for span in spans]
-
-    terms = dict(zip(explanation.ids.tolist(), explanation.weights.tolist(), strict=True))
-    return [(span, compute_span_weight(span, terms)) for span in spans]
-
-
-def compute_span_weight(span: Span, terms: dict[int, float]) -> float:
-    weights = [terms.get(number, 0.0) for number in span.numbers]
-    if span.shares:
-        return sum(weight * share for weight, share in zip(weights, span.shares, strict=True))
-    return max(weights, key=abs, default=0.0)
-
-
-def split_text(text: str, words: Iterable[tuple[Span, float]]) -> list[WeightedText]:
-    """Split the text before and after each word."""
-    pieces, position = [], 0
-    for span, weight in words:
-        pieces += [WeightedText(text[position : span.begin], 0.0), WeightedText(text[span.begin : span.end], weight)]
-        position = span.end
-    return [piece for piece in [*pieces, WeightedText(text[position:], 0.0)] if piece.text]
+def split_text(text: str, words: Iterable[WordWeight]) -> tuple[list[WeightedText], dict[int, tuple[int, int]]]:
+    """Split the text before and after each word. Return the pieces and the strongest part of some of them."""
+    pieces: list[WeightedText] = []
+    parts, position = {}, 0
+    for word in words:
+        if word.begin > position:
+            pieces.append(WeightedText(text[position : word.begin], 0.0))
+        if word.end > word.begin:
+            if word.part is not None:
+                parts[len(pieces)] = word.part[0] - word.begin, word.part[1] - word.begin
+            pieces.append(WeightedText(text[word.begin : word.end], word.weight))
+        position = word.end
+    if position < len(text):
+        pieces.append(WeightedText(text[position:], 0.0))
+    return pieces, parts
 
 
 GENERATOR_TAG = '<meta name="generator" content="xmtc explain">'  # identifies pages that may be overwritten
@@ -216,10 +210,10 @@ def render_legend(highlights: Sequence[Highlight]) -> str:
 def render_section(highlight: Highlight) -> str:
     """Return the HTML of a label, the text and its strongest words; lang="" because their language is unknown."""
     text = "".join(
-        render_mark(piece.text, strength, piece.weight)
+        render_mark(piece.text, strength, piece.weight, highlight.parts.get(number))
         if abs(strength) >= MIN_VISIBLE_WEIGHT
         else escape_text(piece.text)
-        for piece, strength in zip(highlight.pieces, highlight.relative_weights(), strict=True)
+        for number, (piece, strength) in enumerate(zip(highlight.pieces, highlight.relative_weights(), strict=True))
     )
     score = f'<span lang="en" dir="ltr">{format_score(highlight)}</span>'
     return "\n".join(
@@ -228,10 +222,23 @@ def render_section(highlight: Highlight) -> str:
             f'<h2 lang="" dir="auto">{escape_text(highlight.title)} {score}</h2>',
             f'<div class="text" lang="" dir="auto">{text}</div>',
             render_top_words(highlight) if any(piece.weight for piece in highlight.pieces) else NO_WEIGHTS_HTML,
+            *(f"<p>{escape_text(note)}</p>" for note in list_notes(highlight)),
             *render_top_words_by_page(highlight),
             "</section>",
         ]
     )
+
+
+def list_notes(highlight: Highlight) -> list[str]:
+    """Return sentences about the members and the bias of an explanation."""
+    notes = []
+    if highlight.members:
+        shares = ", ".join(f"{member.name} {100 * member.share:.0f}%" for member in highlight.members)
+        reason = "Members that found the label" if highlight.score is not None else "Members"
+        notes.append(f"{reason}, with their shares of the score: {shares}.")
+    if highlight.bias is not None:
+        notes.append(f"Base, without any word: {format_weight(highlight.bias)}.")
+    return notes
 
 
 def format_score(highlight: Highlight) -> str:
@@ -258,10 +265,14 @@ def render_top_words_by_page(highlight: Highlight) -> list[str]:
     ]
 
 
-def render_mark(text: str, strength: float, weight: float) -> str:
-    """Return a text on its background; a tooltip shows the weight."""
+def render_mark(text: str, strength: float, weight: float, part: tuple[int, int] | None = None) -> str:
+    """Return a text on its background, its strongest part bold; a tooltip shows the weight."""
     against = ' class="against"' if strength < 0 else ""
-    return f'<mark{against} style="--w:{abs(strength):.2f}" title="{format_weight(weight)}">{escape_text(text)}</mark>'
+    content = escape_text(text)
+    if part is not None:
+        before, strongest, after = text[: part[0]], text[part[0] : part[1]], text[part[1] :]
+        content = f"{escape_text(before)}<b>{escape_text(strongest)}</b>{escape_text(after)}"
+    return f'<mark{against} style="--w:{abs(strength):.2f}" title="{format_weight(weight)}">{content}</mark>'
 
 
 def format_weight(weight: float) -> str:

@@ -25,6 +25,7 @@ SIXTEEN_COLOUR_LEVELS = [
     (0.1, Style.parse("underline red"), Style.parse("underline bright_blue")),
 ]
 PLAIN_STYLE = Style.null()
+PART_STYLE = Style(bold=True, underline=True)  # of the strongest part of a word
 # Control characters and marks of the writing direction are replaced, because a terminal would obey those of an
 # untrusted text. A carriage return without a newline would let it overwrite earlier output.
 CONTROL_CHARACTER_REPLACEMENTS = {
@@ -37,10 +38,17 @@ def render_terminal(highlight: Highlight, console: Console) -> str:
     """Return the text coloured for this console, or plain text if the console has no colours."""
     colours = None if console.no_color or not console.color_system else COLOR_SYSTEMS[console.color_system]
     levels = SIXTEEN_COLOUR_LEVELS if console.color_system in ("standard", "windows") else COLOUR_LEVELS
-    return "".join(
-        select_style(strength, levels).render(escape_control_characters(piece.text, console), color_system=colours)
-        for piece, strength in zip(highlight.pieces, highlight.relative_weights(), strict=True)
-    )
+    shown = []
+    for number, (piece, strength) in enumerate(zip(highlight.pieces, highlight.relative_weights(), strict=True)):
+        style = select_style(strength, levels)
+        begin, end = highlight.parts.get(number, (0, 0)) if style != PLAIN_STYLE else (0, 0)
+        texts = (piece.text[:begin], style), (piece.text[begin:end], style + PART_STYLE), (piece.text[end:], style)
+        shown += [
+            part_style.render(escape_control_characters(text, console), color_system=colours)
+            for text, part_style in texts
+            if text
+        ]
+    return "".join(shown)
 
 
 def select_style(strength: float, levels: list[tuple[float, Style, Style]]) -> Style:

@@ -63,8 +63,6 @@ class Names(View):
 class FittedNames(FittedWords):
     """Ids of the stems of label names; all other words are unknown."""
 
-    has_word_terms: ClassVar[bool] = False  # ids are stems; explanations show the words of the text
-
     stemming: str
 
     def tokenize(self, batch: Collection[str]) -> WordSequences:

@@ -61,8 +61,6 @@ class Subwords(View):
 class FittedSubwords(FittedView):
     """Tokenizer of a pretrained encoder."""
 
-    has_word_terms: ClassVar[bool] = False
-
     json: np.ndarray = array(np.uint8)  # JSON of the tokenizer
     max_subwords: int
 
@@ -119,7 +117,10 @@ class FittedSubwords(FittedView):
             word_text = text[begin:end].strip()  # in some tokenizers a word includes the space before it
             if word is not None and word_text:  # special tokens have no word
                 begin = text.index(word_text, begin)
-                spans.append(Span(begin, begin + len(word_text), word_text, subwords))
+                stop = begin + len(word_text)
+                offsets = (encoding.offsets[number] for number in subwords)
+                parts = tuple((max(first, begin), min(last, stop)) for first, last in offsets)
+                spans.append(Span(begin, stop, word_text, subwords, parts=parts))
         return spans
 
     def check(self) -> None:

@@ -30,7 +30,7 @@ from xmtc.text.analyzers import AUTO, WORDS, check_analyzer_name, get_analyzer, 
 from xmtc.text.stop_words import load_stop_words
 from xmtc.text.string_index import NOT_FOUND, StringIndex, select_most_frequent
 from xmtc.text.tokenizer import BatchTermCounts, Tokenizer, batch_texts
-from xmtc.text.word_spans import Span, TermOrigin, find_part_spans, find_spans
+from xmtc.text.word_spans import Span, TermOrigin, find_term_spans
 
 BLOCK_ROWS = 100_000  # rows of several analyzers that are joined at a time
 MAX_GRAM_SHARE = 0.05  # n-grams joined with words are dropped above this document frequency: many and uninformative
@@ -173,15 +173,7 @@ class FittedTfidf(FittedView):
         return self.weigh(TermCounts.from_batch(counts), self.vocabulary.find_packed(counts.text, counts.ends))
 
     def spans(self, text: str) -> list[Span]:
-        """Return the words of a text with the terms that contain them; with ngrams > 1 a word is in several."""
-        words = find_spans(self.tokenizer, text)
-        terms: list[list[int]] = [[] for _ in words]
-        for first in range(len(words)):
-            for after in range(first + 1, min(first + self.tokenizer.ngrams, len(words)) + 1):
-                term = self.vocabulary.find(" ".join(word.word for word in words[first:after]))
-                for word in range(first, after) if term != NOT_FOUND else ():
-                    terms[word].append(term)
-        return [word._replace(numbers=tuple(numbers)) for word, numbers in zip(words, terms, strict=True)]
+        return find_term_spans(self.tokenizer, [self.term_origin()], text)
 
     def term_origin(self, offset: int = 0) -> TermOrigin:
         return TermOrigin(None, self.vocabulary, offset)
@@ -202,8 +194,6 @@ class FittedTfidf(FittedView):
 class AnalyzedTfidf(FittedTfidf):
     """Stems or character n-grams of a corpus and their idf weights."""
 
-    has_word_terms: ClassVar[bool] = False
-
     analyzer: str
 
     def weigh_counts(self, counts: BatchTermCounts) -> csr_array:
@@ -220,9 +210,6 @@ class AnalyzedTfidf(FittedTfidf):
     def term_origin(self, offset: int = 0) -> TermOrigin:
         return TermOrigin(get_analyzer(self.analyzer), self.vocabulary, offset)
 
-    def spans(self, text: str) -> list[Span]:
-        return find_part_spans(self.tokenizer, [self.term_origin()], text)
-
     def check(self) -> None:
         super().check()
         check_analyzer_name(self.analyzer)
@@ -231,8 +218,6 @@ class AnalyzedTfidf(FittedTfidf):
 @dataclass(frozen=True, kw_only=True)
 class JoinedTfidf(FittedView):
     """Side-by-side terms of several analyzers. Each is weighted separately and contributes equally to the row norm."""
-
-    has_word_terms: ClassVar[bool] = False
 
     parts: tuple[FittedTfidf, ...]
 
@@ -280,7 +265,7 @@ class JoinedTfidf(FittedView):
 
     def spans(self, text: str) -> list[Span]:
         origins = [part.term_origin(first) for part, first in zip(self.parts, self.column_offsets, strict=True)]
-        return find_part_spans(self.parts[0].tokenizer, origins, text)
+        return find_term_spans(self.parts[0].tokenizer, origins, text)
 
     def check(self) -> None:
         for part in self.parts:

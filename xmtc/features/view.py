@@ -49,7 +49,6 @@ class FittedView(Form, ABC):
     """View learnt from a corpus. A subclass is a frozen dataclass and a Form."""
 
     input_kind: ClassVar[str] = TEXTS  # that of the View
-    has_word_terms: ClassVar[bool] = True  # ids stand for words or runs of words, not for parts of words
 
     @property
     @abstractmethod

@@ -138,8 +138,6 @@ class FittedWords(FittedView):
 class FittedStems(FittedWords):
     """Vocabulary of stems of a corpus."""
 
-    has_word_terms: ClassVar[bool] = False
-
     analyzer: str
 
     def tokenize(self, batch: Collection[str]) -> WordSequences:

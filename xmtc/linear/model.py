@@ -10,7 +10,7 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.method import Explanation, Model
 from xmtc.core.predictions import Predictions
 from xmtc.core.run import Run
-from xmtc.linear.search import CUBED_HINGE, LOGISTIC, SQUARED_HINGE, rank_by_mean, search
+from xmtc.linear.search import CUBED_HINGE, LOGISTIC, SQUARED_HINGE, log_probability, rank_by_mean, search
 from xmtc.linear.tree import LinearTree
 
 LINK_CODES = {"squared_hinge": SQUARED_HINGE, "cubed_hinge": CUBED_HINGE, "logistic": LOGISTIC}
@@ -73,18 +73,41 @@ class TreeModel(Model):
         return np.hstack([labels for labels, _ in results]), np.hstack([logs for _, logs in results])
 
     def _explain(self, document: Dataset, label: int) -> Explanation:
-        """Return what each feature adds to the margins along the label's path, averaged over the trees."""
+        """Return the contribution of each feature to the label's margin, or in a label tree, to its log probability.
+
+        Of each node on the path, log P(child | parent) less its value without any feature is divided among the features
+        in proportion to their parts of the margin. Several trees are weighted by their shares of the score.
+        """
         (view,) = self.views
         x = np.zeros(self.n_features, np.float32)
         x[document.X.indices] = document.X.data
-        total = np.zeros(self.n_features, np.float32)
         with np.errstate(over="ignore", invalid="ignore"):  # the caller checks for nan and infinity
-            for tree in self.trees:
-                for chunk, slot in tree.find_path(label):
-                    features, weights = tree.slot_weights(chunk, slot)
-                    total[features] += weights * x[features] / len(self.trees)
+            parts = [self._explain_in_tree(tree, x, label) for tree in self.trees]
+            logs = np.array([weights.sum() + bias for weights, bias in parts])
+            shares = np.exp(logs - logs.max())
+            shares /= shares.sum()
+            total = sum(share * weights for share, (weights, _) in zip(shares, parts, strict=True))
+            bias = float(sum(share * bias for share, (_, bias) in zip(shares, parts, strict=True)))
         features = np.flatnonzero(total)
-        return Explanation.from_occurrences(view, features, total[features])
+        return Explanation.from_occurrences(view, features, total[features], bias=bias)
+
+    def _explain_in_tree(self, tree: LinearTree, x: np.ndarray, label: int) -> tuple[np.ndarray, float]:
+        """Return the contributions of all features in one tree, and the value without any feature."""
+        total, base, path = np.zeros(self.n_features), 0.0, tree.find_path(label)
+        for chunk, slot in path:
+            features, weights = tree.slot_weights(chunk, slot)
+            products, bias = weights * x[features], float(tree.bias[slot])
+            if len(path) == 1:  # one-vs-all: the margin itself
+                return np.bincount(features, products, self.n_features), bias
+            margin = bias + float(products.sum(dtype=np.float64))
+            before, after = self._log_probability(bias), self._log_probability(margin)
+            if margin != bias:
+                total[features] += products * (after - before) / (margin - bias)
+            base += before
+        return total, base
+
+    def _log_probability(self, margin: float) -> float:
+        return float(log_probability(np.float32(margin), LINK_CODES[self.link]))
 
     def check(self) -> None:
         if self.link not in LINK_CODES or self.beam < 0 or not self.trees:

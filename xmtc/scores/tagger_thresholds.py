@@ -8,26 +8,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.predictions import Predictions
+from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.evaluation import EVALUATION_DEPTH, to_ranked_results
 from xmtc.evaluation.assignment_metrics import AssignmentMetrics, compute_assignment_metrics, count_by_document
 from xmtc.evaluation.ranked_results import RankedResults
-from xmtc.scores import MAX_DECISION_DEPTH, LabelSelector, parse_goal, tune_thresholds
+from xmtc.methods.ensemble.calibrated_model import select_prediction_rows
+from xmtc.scores import MAX_DECISION_DEPTH, LabelSelector, ThresholdGoal, parse_goal, tune_thresholds
 from xmtc.tagger import Tagger
+
+CROSS_VALIDATION_FOLDS = 5
 
 
 @dataclass(frozen=True)
 class TunedTagger:
-    """Tagger with tuned thresholds, and their metrics on the documents they were tuned on."""
+    """Tagger with tuned thresholds, and their cross-validated metrics."""
 
     tagger: Tagger  # with the thresholds
     decision: LabelSelector
-    metrics: AssignmentMetrics
+    metrics: AssignmentMetrics  # of each document with thresholds that were tuned on the other folds
     half_split_scores: dict[str, float]  # goal by scope in two-fold validation
     predictions: Predictions
     true_labels: csr_array
@@ -85,5 +89,25 @@ def tune_tagger_thresholds(
     decision = replace(tuned.decision, most=max(1, max_selected))
     tuned_tagger = tagger.with_decision(decision, documents=true_labels.shape[0])
     assert tuned_tagger.decision is not None
-    metrics = compute_assignment_metrics(selected)
+    metrics = cross_validate_thresholds(predictions, true_labels, parsed_goal, n_labels, by)
     return TunedTagger(tuned_tagger, tuned_tagger.decision, metrics, tuned.half_split_scores, predictions, true_labels)
+
+
+def cross_validate_thresholds(
+    predictions: Predictions, true_labels: csr_array, goal: ThresholdGoal, n_labels: int, by: str | None = None
+) -> AssignmentMetrics:
+    """Return the metrics of all documents, each with thresholds that were tuned on the other folds.
+
+    The scope and the smoothing are selected within each fold, too. A single document has no other fold.
+    """
+    n_docs = true_labels.shape[0]
+    folds = np.random.default_rng(0).permutation(n_docs) % min(CROSS_VALIDATION_FOLDS, n_docs)
+    labels, scores = np.full_like(predictions.labels, NO_LABEL), np.zeros_like(predictions.scores)
+    for fold in range(int(folds.max()) + 1):
+        is_test = folds == fold
+        is_training = ~is_test if n_docs > 1 else is_test
+        training = to_ranked_results(select_prediction_rows(predictions, is_training), true_labels[is_training])
+        decision = tune_thresholds(training, goal, n_labels, by).decision
+        selected = decision(select_prediction_rows(predictions, is_test))
+        labels[is_test], scores[is_test] = selected.labels, selected.scores
+    return compute_assignment_metrics(RankedResults(Predictions.from_valid_arrays(labels, scores), true_labels))

@@ -22,7 +22,7 @@ import xmtc
 from xmtc.errors import XmtcError
 from xmtc.server import annif
 from xmtc.server.hosts import HostCheck, parse_headers
-from xmtc.server.limits import RESPONSE_HEADERS, RequestLimits
+from xmtc.server.middleware import RESPONSE_HEADERS, RequestMiddleware
 from xmtc.server.models import ModelPool
 from xmtc.server.request_bodies import format_validation_error
 from xmtc.server.request_errors import RequestError, encode_error, request_error_from
@@ -62,7 +62,7 @@ def create_app(settings: Settings, on_start: Callable[[], None] = lambda: None) 
     )
     app.state.service = service
     add_routes(app, service)
-    app.add_middleware(RequestLimits, settings=settings, metrics=service.metrics, memory=service.memory)
+    app.add_middleware(RequestMiddleware, settings=settings, metrics=service.metrics, memory=service.memory)
     if settings.origins:
         app.add_middleware(
             KnownHostCORS,  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def create_app(settings: Settings, on_start: Callable[[], None] = lambda: None) 
 class KnownHostCORS(CORSMiddleware):
     """CORS middleware that answers preflight requests only for known host names.
 
-    RequestLimits checks the host of all other requests."""
+    RequestMiddleware checks the host of all other requests."""
 
     def __init__(self, app: ASGIApp, hosts: HostCheck, **options: Any) -> None:
         super().__init__(app, **options)

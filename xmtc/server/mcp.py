@@ -19,7 +19,7 @@ from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.server import log
 from xmtc.server.batching import PredictQuery
-from xmtc.server.messages import MAX_EXPLAINED_CHARACTERS, MAX_LABEL, MAX_LANGUAGE, MAX_SEARCH, locate_words
+from xmtc.server.messages import MAX_EXPLAINED_CHARACTERS, MAX_LABEL, MAX_LANGUAGE, MAX_SEARCH, encode_explanation
 from xmtc.server.models import LoadedModel
 from xmtc.server.settings import Settings
 
@@ -87,6 +87,13 @@ def check_length(noun: str, value: str | None, max_length: int) -> None:
         raise XmtcError(f"Found {noun} of {len(value):,} characters, expected {max_length:,} at most; shorten it.")
 
 
+def encode_word(text: str, word: dict[str, Any]) -> dict[str, Any]:
+    """Return a word with its weight, and the strongest part of its strongest occurrence, if it is a part."""
+    strongest = max(range(len(word["spans"])), key=lambda i: abs(word["weights"][i]))
+    part = word["parts"][strongest]
+    return {"word": word["word"], "weight": word["weight"]} | ({} if part is None else {"part": text[slice(*part)]})
+
+
 def create_server(settings: Settings) -> MCPServer:
     run = Run(threads=settings.threads, device=settings.device)
     models = {name: LoadedModel.load(folder, run) for name, folder in settings.models}
@@ -130,13 +137,9 @@ def create_server(settings: Settings) -> MCPServer:
         check_length("a label", label, MAX_LABEL)
         with lock:
             highlight = loaded.tagger.highlight(text, label, n=len(text), run=loaded.run)[0]
-        words = [{"word": word["word"], "weight": word["weight"]} for word in locate_words(highlight)[:MAX_TOOL_WORDS]]
-        return {
-            "label": highlight.label,
-            "name": highlight.name or highlight.label,
-            "score": highlight.score,
-            "words": words,
-        }
+        answer = encode_explanation(highlight)
+        words = answer["words"][:MAX_TOOL_WORDS]
+        return answer | {"words": [encode_word(text, word) for word in words]}
 
     @tools.tool()
     @with_tool_errors

@@ -76,8 +76,17 @@ class ExplainRequest(BaseModel):
 
 class ExplainedWord(BaseModel):
     word: str
-    weight: float = Field(description="Contribution to the score of the label; may be negative.")
+    weight: float = Field(description="Sum of the weights of all occurrences; negative: evidence against the label.")
     spans: list[tuple[int, int]] = Field(description="Start and end of each occurrence, in characters.")
+    weights: list[float] = Field(description="Weight of each occurrence.")
+    parts: list[tuple[int, int] | None] = Field(
+        description="Start and end of the strongest part of each occurrence; null: the whole word."
+    )
+
+
+class ExplainingMember(BaseModel):
+    name: str
+    share: float = Field(description="Part of the combined score, from 0 to 1.")
 
 
 class ExplainResponse(BaseModel):
@@ -85,6 +94,10 @@ class ExplainResponse(BaseModel):
     label: str
     name: str
     score: float | None
+    bias: float | None = Field(
+        description="Base without any word: weights and bias sum to the margin, log probability or logit; null: no sum."
+    )
+    members: list[ExplainingMember] = Field(description="Members of a combination that found the label.")
     words: list[ExplainedWord]
 
 
@@ -97,6 +110,7 @@ class ModelOut(BaseModel):
     calibrated: bool
     report: bool
     explains: bool
+    version: str = Field(description="Changes when the model is replaced.")
 
 
 class ModelList(BaseModel):
@@ -171,21 +185,35 @@ MAX_WORD_SPANS = 1000  # occurrences per word
 MAX_EXPLAINED_CHARACTERS = 100_000  # a text of this length blocks its model for 0.1 s
 
 
-def locate_words(highlight: Highlight) -> list[dict[str, Any]]:
-    """Return the words with non-zero weights and their spans, by decreasing absolute weight.
+def encode_explanation(highlight: Highlight) -> dict[str, Any]:
+    """Return the label, its score, the members and the base of an explanation, and its words."""
+    return {
+        "label": highlight.label,
+        "name": highlight.name or highlight.label,
+        "score": highlight.score,
+        "bias": highlight.bias,
+        "members": [member._asdict() for member in highlight.members],
+        "words": locate_words(highlight),
+    }
 
-    The weight of a word is the sum over its occurrences. A word that has a weight only as a part of a longer term gets
-    the weight of the term.
+
+def locate_words(highlight: Highlight) -> list[dict[str, Any]]:
+    """Return the words with non-zero weights and their occurrences, by decreasing absolute weight.
+
+    The weight of a word is the sum over its occurrences.
     """
-    weights = {word.casefold(): weight for word, weight in highlight.words}
     words: dict[str, dict[str, Any]] = {}
     start = 0
-    for piece in highlight.pieces:
+    for number, piece in enumerate(highlight.pieces):
         end = start + len(piece.text)
         if piece.weight:
-            key = piece.text.casefold()
-            word = words.setdefault(key, {"word": piece.text, "weight": weights.get(key, piece.weight), "spans": []})
+            empty = {"word": piece.text, "weight": 0.0, "spans": [], "weights": [], "parts": []}
+            word = words.setdefault(piece.text.casefold(), empty)
+            word["weight"] += piece.weight
             if len(word["spans"]) < MAX_WORD_SPANS:
+                part = highlight.parts.get(number)
                 word["spans"].append([start, end])
+                word["weights"].append(piece.weight)
+                word["parts"].append(None if part is None else [start + part[0], start + part[1]])
         start = end
     return sorted(words.values(), key=lambda word: -abs(word["weight"]))[:MAX_EXPLAINED_WORDS]

@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from heapq import nsmallest
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
@@ -81,6 +82,7 @@ class LoadedModel:
             "decision": None if tagger.decision is None else {"goal": tagger.decision.goal},
             "calibrated": (scores or {}).get("are") == PROBABILITIES,
             "explains": self.is_text_model,
+            "version": sha256(repr(self.stamp).encode()).hexdigest()[:16],
         }
 
     @property
@@ -155,6 +157,25 @@ def get_modification_time(folder: str) -> float:
         return 0.0
 
 
+class FileVersion(NamedTuple):
+    """Path and state of a file; it differs after any change."""
+
+    file: Path
+    number: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+
+
+def get_file_version(file: Path) -> FileVersion | None:
+    """Return the version of a file, or None if it was deleted."""
+    try:
+        state = file.lstat()
+    except OSError:
+        return None
+    return FileVersion(file, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+
+
 @dataclass
 class ServedModel:
     """Name, folder and batcher of a model. The old model answers until a new one is loaded."""
@@ -164,8 +185,9 @@ class ServedModel:
     model_or_none: LoadedModel | None  # None: the folder was damaged when a later worker started
     batcher: Batcher = field(init=False)
     refused_stamp: Stamp | None = None  # of the damaged folder that was refused last
-    cached_report: tuple[object, bytes] | None = None  # version of the file, and its content
+    cached_report: tuple[FileVersion | None, bytes] | None = None  # version of the file, and its content
     report_lock: Lock = field(default_factory=Lock, repr=False)
+    old_reports: frozenset[FileVersion] = frozenset()  # reports that describe a replaced model
 
     @property
     def model(self) -> LoadedModel:
@@ -177,7 +199,12 @@ class ServedModel:
     def predict_labels(self, texts: list[str], query: PredictQuery) -> list[list[Tag]]:
         return self.model.predict_labels(texts, query)
 
-    def replace_model(self, model: LoadedModel) -> None:
+    def replace_model(self, model: LoadedModel, settings: Settings) -> None:
+        """Take a new model. Reports that are older than the model are hidden until they are written again."""
+        versions = map(get_file_version, self._list_reports(settings))
+        self.old_reports = frozenset(
+            version for version in versions if version and version.modified_ns < model.modification_time * 1e9
+        )
         self.model_or_none, self.refused_stamp = model, None
         self.batcher.answer = model.predict_labels  # queued requests keep the old model
 
@@ -186,8 +213,12 @@ class ServedModel:
 
         A symbolic link in the model folder is ignored, because it may lead anywhere.
         """
+        files = self._list_reports(settings)
+        return next((file for file in files if get_file_version(file) not in self.old_reports), None)
+
+    def _list_reports(self, settings: Settings) -> list[Path]:
         files = [Path(os.path.realpath(file)) for name, file in settings.reports if name == self.name]
-        return next((file for file in [*files, Path(self.folder, REPORT_FILE)] if is_regular(file)), None)
+        return [file for file in [*files, Path(self.folder, REPORT_FILE)] if is_regular(file)]
 
     def read_report(self, settings: Settings) -> bytes | None:
         """Return the report, cached until its file changes. Thread-safe."""
@@ -196,8 +227,7 @@ class ServedModel:
             try:
                 if file is None:
                     return None
-                state = file.lstat()
-                version = (file, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+                version = get_file_version(file)
                 if self.cached_report is None or self.cached_report[0] != version:
                     self.cached_report = (version, read_regular(file.parent, file.name, MAX_REPORT_BYTES))
                 return self.cached_report[1]
@@ -292,7 +322,7 @@ class ModelPool:
             served.refused_stamp = stamp
             self._log_failed_reload(served.name, error)
         else:
-            served.replace_model(model)
+            served.replace_model(model, self.settings)
             self.metrics.reloads.labels(served.name, "taken").inc()
             log.write_event("model reloaded", model=served.name, about=repr(model.tagger))
 

@@ -11,7 +11,6 @@ from fastapi.responses import Response
 from xmtc.core.child_worker import to_utf8_json
 from xmtc.server import messages
 from xmtc.server.files import CONTENT_TYPES, READ_TASK, WRITE_TASK, check_cells, check_upload
-from xmtc.server.messages import locate_words
 from xmtc.server.request_bodies import LimitedRoute, run_in_body_thread
 from xmtc.server.request_errors import RequestError, busy_error
 from xmtc.server.request_memory import ACCOUNT_KEY
@@ -82,8 +81,7 @@ def build_model_routes(service: Service) -> APIRouter:
 
         def explain_label() -> dict[str, Any]:
             highlight = model.tagger.highlight(text, body.label, n=len(text), run=model.run, language=body.language)[0]
-            tag = {"label": highlight.label, "name": highlight.name or highlight.label, "score": highlight.score}
-            return {"model": name, **tag, "words": locate_words(highlight)}
+            return {"model": name, **messages.encode_explanation(highlight)}
 
         return to_json_response(await served.batcher.run_task(explain_label))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +23,8 @@ class Span(NamedTuple):
     end: int
     word: str  # normalised
     numbers: tuple[int, ...] = ()  # positions of its tokens, or ids of its terms, in a view
-    shares: tuple[float, ...] = ()  # share of each term's weight, for parts of words
+    shares: tuple[float, ...] = ()  # share of the weight of each term that the word has; empty: all of it
+    parts: tuple[tuple[int, int], ...] = ()  # text[begin:end] of each token or term in the word; empty: the whole word
 
 
 def find_spans(tokenizer: Tokenizer, text: str) -> list[Span]:
@@ -102,39 +103,54 @@ class TermOrigin(NamedTuple):
         ]
 
 
-def find_part_spans(tokenizer: Tokenizer, origins: list[TermOrigin], text: str) -> list[Span]:
-    """Return the parts of words whose characters have the same terms. The weight of a term is divided equally among all
-    of its characters."""
+def find_term_spans(tokenizer: Tokenizer, origins: list[TermOrigin], text: str) -> list[Span]:
+    """Return the words of a text with their terms. The weight of a term is divided equally among its occurrences, and
+    that of an occurrence in several words among these in proportion to their lengths."""
     words = find_spans(tokenizer, text)
-    character_terms: list[list[set[int]]] = [[set() for _ in word.word] for word in words]
+    found: list[list[TermPart]] = [[] for _ in words]
     cache: dict[str, list[tuple[int, int, int]]] = {}
+    n_occurrences: Counter[int] = Counter()
     for first in range(len(words)):
         for after in range(first + 1, min(first + tokenizer.ngrams, len(words)) + 1):
             run = " ".join(word.word for word in words[first:after])
             if run not in cache:
                 cache[run] = [term for origin in origins for term in origin.find_terms(run)]
             for begin, end, number in cache[run]:
-                add_term(character_terms[first:after], begin, end, number)
-    n_characters = Counter(number for word in character_terms for terms in word for number in terms)
-    pairs = zip(words, character_terms, strict=True)
-    return [part for word, terms in pairs for part in split_span(word, terms, n_characters)]
+                n_occurrences[number] += 1
+                for word, part in divide_occurrence(words[first:after], begin, end, number):
+                    found[first + word].append(part)
+    return [add_terms(word, parts, n_occurrences) for word, parts in zip(words, found, strict=True)]
 
 
-def add_term(words: list[list[set[int]]], begin: int, end: int, number: int) -> None:
-    """Add a term to characters of a single word, or to all characters of several words."""
-    for terms in words[0][begin:end] if len(words) == 1 else [terms for word in words for terms in word]:
-        terms.add(number)
+class TermPart(NamedTuple):
+    """Characters word[begin:end] of a term, and their share of this occurrence of the term."""
+
+    number: int
+    begin: int
+    end: int
+    share: float
 
 
-def split_span(word: Span, terms: list[set[int]], n_characters: Counter[int]) -> list[Span]:
-    """Split a word where the terms of its characters change; a word whose length is changed by normalisation is one
-    part."""
-    if len(terms) != word.end - word.begin:
-        terms = [set().union(*terms)] * (word.end - word.begin)
-    parts, begin = [], word.begin
-    for numbers, characters in groupby(terms):
-        n = len(list(characters))
-        shares = tuple(n / max(n, n_characters[number]) for number in sorted(numbers))
-        parts.append(Span(begin, begin + n, word.word, tuple(sorted(numbers)), shares))
-        begin += n
-    return parts
+def divide_occurrence(words: list[Span], begin: int, end: int, number: int) -> Iterator[tuple[int, TermPart]]:
+    """Yield the part of an occurrence in each of its words; begin and end refer to the words joined by spaces."""
+    offset, parts = 0, []
+    for i, word in enumerate(words):
+        first, last = max(begin - offset, 0), min(end - offset, len(word.word))
+        if first < last:
+            parts.append((i, first, last))
+        offset += len(word.word) + 1
+    n_characters = sum(last - first for _, first, last in parts)
+    for i, first, last in parts:
+        yield i, TermPart(number, first, last, (last - first) / n_characters)
+
+
+def add_terms(word: Span, parts: list[TermPart], n_occurrences: Counter[int]) -> Span:
+    """Return the word with its terms; in a word whose length is changed by normalisation, they have no place."""
+    is_placed = len(word.word) == word.end - word.begin
+    return word._replace(
+        numbers=tuple(part.number for part in parts),
+        shares=tuple(part.share / n_occurrences[part.number] for part in parts),
+        parts=tuple(
+            (word.begin + part.begin, word.begin + part.end) if is_placed else (word.begin, word.end) for part in parts
+        ),
+    )

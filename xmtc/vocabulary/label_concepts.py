@@ -44,6 +44,11 @@ class LabelConcepts(Form):
             self._names[label, language] = name
         return self._names[label, language]
 
+    def find_name(self, label: str, language: str | None = None) -> str | None:
+        """Return the name of a label that the model may not have; None if the vocabulary has no name for it."""
+        concept = self.vocabulary.find(label)
+        return None if concept == NO_CONCEPT else self.vocabulary.name(concept, language or self.language or None)
+
     def broader_names(self, label: int, language: str | None = None) -> list[str]:
         """Return the names, or else the URIs, of the broader concepts of a label, the nearest first."""
         concept, language = int(self.concepts[label]), language or self.language or None
@@ -59,6 +64,13 @@ class LabelConcepts(Form):
         """Return the labels whose concept has a URI, id, notation or name, the best match first."""
         matches = (np.flatnonzero(self.concepts == concept) for concept in self.vocabulary.find_all(name))
         return [int(label) for labels in matches for label in labels]
+
+    def find_same_concept_labels(self) -> list[list[int]]:
+        """Return the groups of labels that have the same concept, for example its name and its URI."""
+        labels = np.flatnonzero(self.concepts != NO_CONCEPT)
+        order = labels[np.argsort(self.concepts[labels], kind="stable")]
+        groups = np.split(order, np.flatnonzero(np.diff(self.concepts[order])) + 1)
+        return [group.tolist() for group in groups if len(group) > 1]
 
     def problems(self) -> Iterator[LabelProblem]:
         """Yield the labels that are missing from the vocabulary or deprecated in it."""

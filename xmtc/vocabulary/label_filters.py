@@ -99,6 +99,11 @@ def select_concepts(entry: str, kind: str, name: str, vocabulary: Vocabulary) ->
         if top == NO_CONCEPT:
             problem = f"the vocabulary has no concept {truncate_text(name)!r}"
             raise XmtcError(f"{truncate_text(entry)}: {problem}; search with `xmtc vocab find`.")
+        if vocabulary.is_flat:
+            raise XmtcError(
+                f"{truncate_text(entry)}: no concept of the vocabulary has a broader one, so it has no branches; name "
+                "the labels themselves, or list them in a file and give file:PATH."
+            )
         selected[[top, *vocabulary.descendants(top)]] = True
     elif kind in GROUP_KINDS:
         group = vocabulary.find_group(name)

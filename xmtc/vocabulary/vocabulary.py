@@ -184,6 +184,11 @@ class Vocabulary(Form):
         """Return all narrower concepts, transitively, the nearest first."""
         return walk_links(self.narrower, [concept])[1:]
 
+    @property
+    def is_flat(self) -> bool:
+        """True if no concept has a broader one."""
+        return len(self.broader.to) == 0
+
     @cached_property
     def narrower(self) -> ConceptLinks:
         return self.broader.invert(len(self))

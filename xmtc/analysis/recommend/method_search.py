@@ -155,8 +155,8 @@ class MethodSearch:
             self.deadline += warm_up(context, run.spec)  # compilation happens once per machine
         result = run_or_load(context, run, self.report_progress)
         if "failed" in result:
-            method.failed = result["failed"] if not method.seconds else ""
             is_timeout = bool(result.get("ended")) and context.limit_seconds is not None
+            method.failed = result["failed"] if not (method.seconds or is_timeout) else ""
             method.timeouts = [(size, context.limit_seconds or 0.0)] if is_timeout else []
             return False
         predictions = SavedPredictions.load(context.work / result["answers"])

@@ -48,6 +48,7 @@ class Recommendation:
     chosen: ExpectedResult
     expected: list[ExpectedResult]  # the best first
     failed: dict[str, str]
+    unfinished: dict[str, str]  # methods whose first trial was ended by its time limit
     n_docs: int
     n_held_out: int
     budget: float
@@ -76,6 +77,11 @@ def recommend_method(
     search.run()
     successful = [method for method in search.trials if method.seconds]
     failed = {method.spec.name: method.failed for method in search.trials if method.failed}
+    unfinished = {
+        method.spec.name: f"after {method.timeouts[-1][1]:.0f} s on {method.timeouts[-1][0]:,} documents"
+        for method in search.trials
+        if method.timeouts and not method.seconds
+    }
     if not successful:
         reason = f"The first one: {next(iter(failed.values()))}" if failed else "None finished in time."
         raise XmtcError(
@@ -86,7 +92,9 @@ def recommend_method(
     if consensus is not None:
         results.append(consensus)
     results.sort(key=lambda result: -result.metrics[MAIN_METRIC])
-    return Recommendation(choose_result(results), results, failed, samples.n_docs, len(samples.held_out), budget)
+    return Recommendation(
+        choose_result(results), results, failed, unfinished, samples.n_docs, len(samples.held_out), budget
+    )
 
 
 def estimate_result(method: MethodTrials, search: MethodSearch) -> ExpectedResult:

@@ -53,14 +53,15 @@ def build_report(
         document_lengths=count_document_words(documents) if has_texts else None,
         branches=find_top_concepts(tagger, language, len(unseen)),
     )
-    names = [format_label(tagger, label_id, language) for label_id in range(len(tagger.labels))] + list(unseen)
+    names = [format_label(tagger, label_id, language) for label_id in range(len(tagger.labels))]
+    names += [format_unseen_label(tagger, label, language) for label in unseen]
     return NamedReport(
         report,
         title,
         about | {"Assigned labels": assigned.description},
         names.__getitem__,
         lambda doc: documents[doc].id,
-        [make_excerpt(tagger, documents[doc], ranked, doc, names) for doc in report.worst],
+        [make_excerpt(tagger, documents[doc], ranked, doc, names, language) for doc in report.worst],
     )
 
 
@@ -102,8 +103,8 @@ def count_document_words(documents: Sequence[Document]) -> np.ndarray:
 
 
 def find_top_concepts(tagger: Tagger, language: str | None, n_unseen: int) -> list[str | None] | None:
-    """Return the name of the top concept above each label; None without a vocabulary."""
-    if tagger.concepts is None:
+    """Return the name of the top concept above each label; None without a vocabulary or with a flat one."""
+    if tagger.concepts is None or tagger.concepts.vocabulary.is_flat:
         return None
     concepts = tagger.concepts
     tops: list[str | None] = []
@@ -118,7 +119,15 @@ def format_label(tagger: Tagger, label_id: int, language: str | None) -> str:
     return tagger.labels[label_id] if name is None else f"{name} ({tagger.labels[label_id]})"
 
 
-def make_excerpt(tagger: Tagger, document: Document, ranked: Predictions, doc: int, names: Sequence[str]) -> Excerpt:
+def format_unseen_label(tagger: Tagger, label: str, language: str | None) -> str:
+    """Return a label that the model does not have, with its name if the vocabulary has it."""
+    name = None if tagger.concepts is None else tagger.concepts.find_name(label, language)
+    return label if name in (None, label) else f"{name} ({label})"
+
+
+def make_excerpt(
+    tagger: Tagger, document: Document, ranked: Predictions, doc: int, names: Sequence[str], language: str | None
+) -> Excerpt:
     """Return a document with its predictions, and the words in favour of the first wrong one."""
     labels, scores = ranked.labels[doc, :MAX_EXCERPT_ITEMS].tolist(), ranked.scores[doc, :MAX_EXCERPT_ITEMS].tolist()
     best = [(label, score) for label, score in zip(labels, scores, strict=True) if label != NO_LABEL]
@@ -126,7 +135,7 @@ def make_excerpt(tagger: Tagger, document: Document, ranked: Predictions, doc: i
     return Excerpt(
         document.id,
         make_snippet(document.text),
-        [find_label_title(tagger, label, names) for label in document.labels],
+        [find_label_title(tagger, label, names, language) for label in document.labels],
         [(names[label], score) for label, score in best],
         find_misleading_words(tagger, document, wrong),
     )
@@ -136,9 +145,9 @@ def make_snippet(text: str) -> str:
     return text[:SNIPPET_CHARACTERS] + ("…" if len(text) > SNIPPET_CHARACTERS else "")
 
 
-def find_label_title(tagger: Tagger, label: str, names: Sequence[str]) -> str:
+def find_label_title(tagger: Tagger, label: str, names: Sequence[str], language: str | None) -> str:
     label_id = tagger.labels.find(label)
-    return label if label_id == NO_LABEL else names[label_id]
+    return format_unseen_label(tagger, label, language) if label_id == NO_LABEL else names[label_id]
 
 
 def find_misleading_words(tagger: Tagger, document: Document, wrong: list[int]) -> list[str]:

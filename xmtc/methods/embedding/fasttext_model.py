@@ -135,8 +135,8 @@ class FastTextModel(Model):
     def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return the contribution of each word to the label's score h · w; n-grams are divided among their words.
 
-        With a tree, the score is the sum over the nodes above the label. The contributions add up to the score, except
-        for the part of the end of text.
+        With a tree, the score is the sum over the nodes above the label. The contributions and the bias, which is the
+        part of the end of text, add up to the score.
         """
         tokens, direction = document.tokens(VIEW), self.compute_label_vector(label)
         begins, sizes, buckets = hash_all_word_ngrams(tokens, self.ngrams, self.n_buckets)
@@ -146,7 +146,8 @@ class FastTextModel(Model):
         places = np.repeat(begins, sizes) + np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         np.add.at(weights, places, np.repeat((self.vectors[rows] @ direction) / sizes, sizes))
         n_terms = 1 + np.count_nonzero(tokens.ids != END_OF_TEXT_ID) + len(rows)
-        return Explanation.from_occurrences(VIEW, tokens.ids, weights / n_terms, per_token=True)
+        end_of_text = float(self.vectors[END_OF_TEXT_ID] @ direction) / n_terms
+        return Explanation.from_occurrences(VIEW, tokens.ids, weights / n_terms, per_token=True, bias=end_of_text)
 
     def compute_label_vector(self, label: int) -> np.ndarray:
         """Return w of a label; with a tree, the signed sum of the vectors of the nodes above it."""

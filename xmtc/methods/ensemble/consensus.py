@@ -6,8 +6,8 @@ AttentionXML and Parabel. A label that one member is certain of is certain.
 Differs from the paper as follows. It combines any number of any methods, optionally by their mean (`rule=mean`). P_i is
 0 for labels beyond the 100 best of a member, or beyond as many as requested if more. Labels with the same value of
 equation 9, for example if a member gives 1, are ranked by the mean of the members' log-odds. Differs from `ensemble` in
-that it has several methods once instead of one method several times. An explanation is the mean of the members'
-explanations; if some members read tf-idf and others words, it is the mean of those that read tf-idf.
+that it has several methods once instead of one method several times. An explanation is by the
+members that found the label, weighted by their shares of the score.
 
 The parameter `calibrated` is an addition. Equation 9 assumes that scores are probabilities and that the members' errors
 are independent; it gives 0.9 where 60% are correct.

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from xmtc.core.dataset import Dataset
-from xmtc.core.method import Explanation, Model
+from xmtc.core.method import Explanation, MemberExplanation, Model
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.features import sort_views
-from xmtc.methods.ensemble.combination_rules import RULES, combine_predictions
+from xmtc.methods.ensemble.combination_rules import FLOAT32_EPSNEG, MEAN, RULES, combine_predictions
 from xmtc.storage.form import array
 
 MIN_MEMBER_LABELS = 100  # minimum number of predictions per member, as in the authors' code of AttentionXML
@@ -34,15 +34,20 @@ class CombinedModel(Model):
         return combine_predictions(predictions, self.rule, self.n_labels, min(k, self.n_labels))
 
     def _explain(self, document: Dataset, label: int) -> Explanation:
-        """Return the mean of the models' explanations in one view.
+        """Return the explanations by the members that predict the label, each with its share of the combined score."""
+        scores = [self._score_label(model, document, label) for model in self.models]
+        shares = compute_member_shares(np.array(scores), self.rule)
+        members = tuple(
+            MemberExplanation(number, float(share), model.explain(document.keep_views(model.views), label))
+            for number, (model, share) in enumerate(zip(self.models, shares, strict=True))
+            if share > 0
+        )
+        return combine_explanations(members)
 
-        Weights of different views are not comparable, so only explanations in the first view with a non-zero weight
-        count.
-        """
-        explanations = [model.explain(document.keep_views(model.views), label) for model in self.models]
-        candidates = [part for part in explanations if part.weights.any()] or explanations
-        (view, *_) = sort_views(part.view for part in candidates)
-        return average_explanations([part for part in candidates if part.view == view])
+    def _score_label(self, model: Model, document: Dataset, label: int) -> float:
+        """Return a member's score of the label, or 0 if the member does not predict it."""
+        best = model.predict(document.keep_views(model.views), MIN_MEMBER_LABELS, Run(threads=1))
+        return float(best.scores[0][best.labels[0] == label].sum())
 
     def to_exhaustive(self) -> CombinedModel:
         exhaustive = tuple(model.to_exhaustive() for model in self.models)
@@ -86,7 +91,7 @@ class RemappedModel(Model):
         if not len(inner_labels):
             return Explanation(sort_views(self.views)[0], np.zeros(0, np.int32), np.zeros(0, np.float32))
         explanation = self.model.explain(self._select_views(document), int(inner_labels[0]))
-        return replace(explanation, view=self.names[explanation.view])
+        return explanation.rename_views(self.names)
 
     def _select_views(self, data: Dataset) -> Dataset:
         return Dataset({inner_name: data.views[name] for inner_name, name in self.names.items()})
@@ -116,11 +121,26 @@ def remap_labels(model: Model, numbers: np.ndarray, n_labels: int) -> Model:
     return RemappedModel(n_labels=n_labels, views=model.views, model=model, names=same_views, numbers=numbers)
 
 
-def average_explanations(parts: list[Explanation]) -> Explanation:
-    """Return the mean of explanations in the same view."""
-    ids, inverse = np.unique(np.concatenate([part.ids for part in parts]), return_inverse=True)
-    weights = np.bincount(inverse, np.concatenate([part.weights for part in parts]), len(ids)) / len(parts)
-    order = np.argsort(-weights, kind="stable")
-    token_weights = [part.per_token for part in parts if part.per_token is not None]
-    per_token = np.array(token_weights).mean(axis=0) if len(token_weights) == len(parts) else None
-    return Explanation(parts[0].view, ids[order].astype(np.int32), weights[order].astype(np.float32), per_token)
+def compute_member_shares(scores: np.ndarray, rule: str) -> np.ndarray:
+    """Return each member's part of the combined score: P_i / Σ P for the mean, log(1 − P_i) / Σ log(1 − P) for
+    noisy-or. Members have equal shares if none predicts the label."""
+    evidence = scores if rule == MEAN else -np.log1p(-np.minimum(scores, 1 - FLOAT32_EPSNEG))
+    total = evidence.sum()
+    return evidence / total if total > 0 else np.full(len(scores), 1 / len(scores))
+
+
+def combine_explanations(members: tuple[MemberExplanation, ...]) -> Explanation:
+    """Return the explanation of a combination. Its weights are those of the view with the largest share; the absolute
+    weights of each member sum to its share, because members may have weights of different scales."""
+    share_by_view: dict[str, float] = {}
+    for member in members:
+        if member.explanation.weights.any():
+            view = member.explanation.view
+            share_by_view[view] = share_by_view.get(view, 0.0) + member.share
+    views = sort_views(share_by_view or [member.explanation.view for member in members])
+    view = max(views, key=lambda name: share_by_view.get(name, 0.0))
+    parts = [member for member in members if member.explanation.view == view]
+    factors = [part.share / (float(np.abs(part.explanation.weights).sum()) or 1.0) for part in parts]
+    ids = np.concatenate([part.explanation.ids for part in parts])
+    weights = np.concatenate([part.explanation.weights * factor for part, factor in zip(parts, factors, strict=True)])
+    return replace(Explanation.from_occurrences(view, ids, weights), members=members)

@@ -6,19 +6,29 @@ export const FAINTEST = 0.15; // share of the strongest weight; weaker words are
 
 /** Returns the text as a fragment in which words are marked as strongly as their weights. */
 export function markedText(text, words) {
-  const pieces = splitByWeight(text, words);
-  const strongest = Math.max(...pieces.map((piece) => Math.abs(piece.weight)), 0);
-  const parts = pieces.map(({ begin, end, weight }) => {
-    const piece = text.slice(begin, end);
-    return Math.abs(weight) > FAINTEST * strongest ? mark(piece, weight, strongest) : piece;
-  });
+  const toUnit = codeUnitOffsets(text);
+  const found = words.flatMap(({ spans, weights, parts }) =>
+    spans.map((span, i) => ({ span: span.map(toUnit), weight: weights[i], part: parts[i]?.map(toUnit) })),
+  );
+  found.sort((a, b) => a.span[0] - b.span[0]);
+  const strongest = Math.max(...found.map(({ weight }) => Math.abs(weight)), 0);
   const fragment = document.createDocumentFragment();
-  fragment.append(...parts);
+  let at = 0;
+  for (const { span, weight, part } of found) {
+    if (Math.abs(weight) <= FAINTEST * strongest) continue;
+    const [begin, end] = span;
+    const [first, last] = part ?? [begin, begin];
+    const strong = part ? el("b", {}, text.slice(first, last)) : "";
+    fragment.append(text.slice(at, begin));
+    fragment.append(mark([text.slice(begin, first), strong, text.slice(last, end)], weight, strongest));
+    at = end;
+  }
+  fragment.append(text.slice(at));
   return fragment;
 }
 
-export function mark(piece, weight, strongest) {
-  const element = el("mark", { class: weight < 0 && "against", title: weightOf(weight) }, piece);
+export function mark(content, weight, strongest) {
+  const element = el("mark", { class: weight < 0 && "against", title: weightOf(weight) }, ...[content].flat());
   element.style.setProperty("--w", (Math.abs(weight) / strongest).toFixed(2));
   return element;
 }
@@ -27,26 +37,6 @@ export function mark(piece, weight, strongest) {
 export function weightOf(weight) {
   const digits = Math.abs(weight) < 0.1 ? weight.toPrecision(2) : weight.toFixed(2);
   return digits.replaceAll("-", "−");
-}
-
-/** Splits the text into pieces of constant weight. The weights of overlapping words add up. */
-function splitByWeight(text, words) {
-  const toUnit = codeUnitOffsets(text);
-  const changes = new Map([[0, 0]]);
-  const change = (where, by) => changes.set(where, (changes.get(where) ?? 0) + by);
-  for (const { weight, spans } of words) {
-    for (const [begin, end] of spans) {
-      change(toUnit(begin), weight);
-      change(toUnit(end), -weight);
-    }
-  }
-  const bounds = [...changes.keys()].filter((where) => where < text.length).sort((a, b) => a - b);
-  let weight = 0;
-  return bounds.map((begin, number) => {
-    weight += changes.get(begin);
-    const rest = Math.abs(weight) < 1e-12 ? 0 : weight; // rounding error
-    return { begin, end: bounds[number + 1] ?? text.length, weight: rest };
-  });
 }
 
 /** Returns a function from the server's offsets (code points) to JavaScript's (UTF-16 code units). */

@@ -5,7 +5,7 @@ import { announce, byId, download, hide, show } from "./dom.js";
 import { discardDocuments, hasDocuments, readFiles, startDocuments, retagAll } from "./documents.js";
 import { showError, hideError } from "./errors.js";
 import { loadFeedback, startFeedback } from "./feedback.js";
-import { model, startSettings } from "./settings.js";
+import { model, startSettings, updateModels } from "./settings.js";
 import { addTag, closeWhy, isTagged, openText, refreshThumbs, startText, tag } from "./text.js";
 import { startSearch } from "./vocabulary.js";
 
@@ -27,8 +27,20 @@ async function start() {
 /** Shows the feedback and the report of the selected model. */
 function showModel() {
   loadFeedback(model().name);
+  showReport();
+}
+
+function showReport() {
   byId("report").hidden = !model().report;
   byId("report").href = address(modelPath(model().name, "report"));
+}
+
+/** Asks for the models again, because the server may have replaced one; returns whether the selected one was. */
+async function refreshModel() {
+  const { models } = await fetchJson("v1/models");
+  const isReplaced = updateModels(models);
+  showReport();
+  return isReplaced;
 }
 
 function onSettingsChange(field) {
@@ -134,7 +146,7 @@ function key(event) {
   else if (event.key === "Escape" && !document.querySelector("dialog[open]")) closeWhy();
 }
 
-startText();
+startText({ refreshModel });
 startFiles();
 startFeedback(refreshThumbs);
 startDocuments({ open: openDocument, showTable });

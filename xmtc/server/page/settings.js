@@ -19,6 +19,16 @@ export function predictOptions() {
   };
 }
 
+/** Takes a newer list of the models; returns whether the selected model was replaced. */
+export function updateModels(served) {
+  const before = model();
+  const after = served.find(({ name }) => name === before.name);
+  if (!after) return false; // damaged: the server answers with an error
+  models = served;
+  if (after.version !== before.version) updateFields();
+  return after.version !== before.version;
+}
+
 /** `onChange` is called with the id of the changed field. */
 export function startSettings(served, onChange) {
   models = served;

@@ -64,7 +64,7 @@ function thumbs(tag, text, say) {
 }
 
 /** Returns the words of an explanation with their weights, in decreasing order. */
-export function wordsOf({ words }, { label, name }) {
+export function wordsOf({ words, members, bias }, { label, name }) {
   const strongest = Math.max(...words.map(({ weight }) => Math.abs(weight)), 0);
   if (!strongest) return [el("p", {}, "No word of this text contributes to this tag.")];
   const ranked = words.filter(({ weight }) => Math.abs(weight) > FAINTEST * strongest);
@@ -76,5 +76,12 @@ export function wordsOf({ words }, { label, name }) {
   const hasAgainst = ranked.some((word) => word.weight < 0);
   const key = hasAgainst ? el("p", { class: "soft" }, "Words with a dotted line lower the score.") : null;
   const id = !name || label === name ? null : el("p", { class: "soft" }, label);
-  return [el("ul", { class: "words" }, ...items), key, id].filter(Boolean);
+  return [el("ul", { class: "words" }, ...items), key, ...notesOf(members, bias), id].filter(Boolean);
+}
+
+/** Returns which members of a combination found the tag, and the base of a linear model. */
+function notesOf(members, bias) {
+  const shares = members.map(({ name, share }) => `${name} ${Math.round(100 * share)} %`).join(", ");
+  const found = shares && el("p", { class: "soft" }, `Found by ${shares}.`);
+  return [found, bias !== null && el("p", { class: "soft" }, `Base, without any word: ${weightOf(bias)}`)];
 }

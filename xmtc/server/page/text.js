@@ -12,7 +12,10 @@ const text = byId("text");
 let answer = null; // {text, tags} of the last prediction
 let asking = new AbortController(); // of the last request
 
-export function startText() {
+let refreshModel; // returns whether the server has replaced the model
+
+export function startText(actions) {
+  ({ refreshModel } = actions);
   byId("tag").addEventListener("click", tag);
   byId("again").addEventListener("click", tag);
   byId("clear").addEventListener("click", clear);
@@ -42,6 +45,7 @@ export async function tag() {
     const body = { text: words, ...predictOptions() };
     const { results } = await fetchJson(modelPath(model().name, "predict"), { body, signal: asking.signal });
     answer = { text: words, tags: results[0].tags };
+    await refreshModel();
     showAnswer();
   } catch (error) {
     if (error.name === "AbortError") return; // replaced by a newer request
@@ -138,6 +142,7 @@ async function why(tag, item) {
   try {
     const body = { text: answer.text, label: tag.label, language: language() };
     const found = await fetchJson(modelPath(model().name, "explain"), { body, signal: asking.signal });
+    if (await refreshModel()) return openText(answer.text); // the tags are those of the old model
     if (item.classList.contains("open")) showWhy(found, tag, item);
   } catch (error) {
     if (item.classList.contains("open")) closeWhy();

@@ -103,7 +103,7 @@ class Reply:
         await self._send({"type": "http.response.body", "body": body})
 
 
-class RequestLimits:
+class RequestMiddleware:
     """Middleware that refuses requests that are not allowed, too large or too slow, and logs every request."""
 
     def __init__(self, app: App, settings: Settings, metrics: Metrics, memory: MemoryBudget) -> None:
