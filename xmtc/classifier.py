@@ -554,7 +554,7 @@ def check_finite_rows(X: Any) -> None:
     """Raise XmtcError with the row and the column of the first NaN or infinite number of a feature matrix."""
     if issparse(X):
         matrix = coo_array(X)
-        bad = np.flatnonzero(~np.isfinite(matrix.data)) if matrix.data.dtype.kind == "f" else []
+        bad: Any = np.flatnonzero(~np.isfinite(matrix.data)) if matrix.data.dtype.kind == "f" else []
         found = [(matrix.row[i], matrix.col[i], matrix.data[i]) for i in bad[:1]]
     else:
         try:

@@ -329,9 +329,11 @@ def test_error_for_a_missing_encoder_says_how_to_get_one(tmp_path, monkeypatch):
 def test_folder_without_tokenizer_json_is_read_by_transformers(tmp_path, monkeypatch):
     class Loaded:
         backend_tokenizer = bert_tokenizer()
+        vocab_files_names = {"vocab_file": "vocab.txt"}
 
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda source, **options: Loaded)
     shutil.copy(Path(tiny("bert")) / "config.json", tmp_path)
+    (tmp_path / "vocab.txt").write_text("")
     assert ids_of(str(tmp_path)) == ids_of(tiny("bert"))
 
 

@@ -119,7 +119,7 @@ def target_from_vector(values: Iterable[Any]) -> LabelTarget:
     are_integers = all(isinstance(label, int) for label in distinct)
     if not are_integers and any(isinstance(label, int) for label in distinct):
         raise XmtcError("y has numbers and names; expected one label per document, either all numbers or all names.")
-    columns = list(map(str, sorted(distinct)))  # type: ignore[type-var]
+    columns = list(map(str, sorted(distinct)))
     return LabelTarget(VECTOR, [[str(label)] for label in labels], are_integers, columns)
 
 
