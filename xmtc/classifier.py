@@ -145,6 +145,9 @@ class Classifier(BaseEstimator):
         run
             Threads, device, checkpoint and progress.
         """
+        from xmtc.core.numba_support import log_compilation
+
+        log_compilation()
         target, documents, pipeline = self._prepare_training(X, y)
         classes = None if target is None else target.columns
         numbers = "" if target is None or not target.has_integer_labels else target.kind

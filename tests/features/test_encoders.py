@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -329,7 +330,7 @@ def test_error_for_a_missing_encoder_says_how_to_get_one(tmp_path, monkeypatch):
 def test_folder_without_tokenizer_json_is_read_by_transformers(tmp_path, monkeypatch):
     class Loaded:
         backend_tokenizer = bert_tokenizer()
-        vocab_files_names = {"vocab_file": "vocab.txt"}
+        vocab_files_names = types.MappingProxyType({"vocab_file": "vocab.txt"})
 
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda source, **options: Loaded)
     shutil.copy(Path(tiny("bert")) / "config.json", tmp_path)
