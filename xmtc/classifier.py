@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import coo_array, csr_array, issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import ClassifierTags
@@ -33,11 +33,14 @@ from xmtc.data.in_memory import (
     FRAME,
     INDICATORS,
     LISTS,
+    SINGLE_LABELS,
     SPARSE,
+    VECTOR,
     LabelTarget,
     as_label_target,
     as_texts_or_matrix,
     is_corpus_like,
+    is_frame,
     iter_documents,
 )
 from xmtc.data.prediction_matrices import check_matrix_memory, compute_dense_scores, to_sparse_matrix
@@ -45,6 +48,7 @@ from xmtc.errors import XmtcError
 from xmtc.evaluation import DEFAULT_METRICS
 from xmtc.explain.highlights import Highlight
 from xmtc.features import FEATURES, TEXTS
+from xmtc.model_folder import damaged_model_error
 from xmtc.parameters import (
     check_parameter_names,
     collect_all_parameters,
@@ -68,9 +72,9 @@ PARTIAL_FIT_MESSAGE = (
 class Classifier(BaseEstimator):
     """A method with its hyper-parameters, trained on documents and labels.
 
-    Documents are texts, rows of a feature matrix, or a corpus. Labels are a list of names per document, a column with
-    one label per document, or an indicator: an array, a sparse matrix or a data frame of zeros and ones with a column
-    per label.
+    Documents are texts, rows of a feature matrix, or a corpus. Labels are a list of names per document, one label per
+    document as in other classifiers of scikit-learn, or an indicator: an array, a sparse matrix or a data frame of
+    zeros and ones with a column per label.
 
     Parameters
     ----------
@@ -135,12 +139,17 @@ class Classifier(BaseEstimator):
         y
             Labels; None with a corpus.
         sample_weight
-            Weight of each document, for linear methods.
+            Weight of each document, for label trees and most one-vs-all methods. A document of weight 0 is left out,
+            and so are labels that only such documents have, except the columns of an indicator and, with one label per
+            document, as in scikit-learn, all labels in y.
         valid
             Validation documents for early stopping and calibration: a corpus or a pair (X, y).
         run
             Threads, device, checkpoint and progress.
         """
+        from xmtc.core.numba_support import log_compilation
+
+        log_compilation()
         target, documents, pipeline = self._prepare_training(X, y)
         classes = None if target is None else target.columns
         numbers = "" if target is None or not target.has_integer_labels else target.kind
@@ -153,6 +162,8 @@ class Classifier(BaseEstimator):
         tagger = pipeline.fit(documents, valid_documents, run, classes=classes, weights=weights)
         if target is not None and target.as_json():
             tagger = replace(tagger, about=tagger.about | {"target": target.as_json()})
+        if hasattr(self, "feature_names_in_"):
+            tagger = replace(tagger, about=tagger.about | {"feature_names": self.feature_names_in_.tolist()})
         self.tagger_: Tagger = tagger
         self.__dict__.pop("n_iter_", None)
         convergence = merge_convergence(parts)
@@ -209,6 +220,9 @@ class Classifier(BaseEstimator):
             return documents
         if hasattr(documents, "check_format"):  # scikit-learn does not validate the indices of a sparse matrix
             documents = validate_sparse_matrix(documents, "X")
+        check_finite_rows(documents)
+        if not reset and hasattr(self, "feature_names_in_"):
+            check_column_order(documents, self.feature_names_in_)
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # an overflow of float32 is refused as infinite
                 matrix = validate_data(
@@ -247,7 +261,8 @@ class Classifier(BaseEstimator):
         -------
         list of list, array, sparse array or data frame
             Trained on lists of names: names, best first. Trained on an indicator: an indicator of the same kind.
-            Trained on a column: one label per document, whatever its text.
+            Trained on one label per document: one label per document, whatever its text, as an array of the same
+            number of dimensions.
         """
         kind = self._target_description()["kind"]
         if k is None and threshold is None and self._fitted_tagger().decision is not None:
@@ -256,9 +271,10 @@ class Classifier(BaseEstimator):
             k = DEFAULT_K if k is None else k
             tags_by_document = self.predict_labels(X, k, threshold or 0.0, run, always=always)
             return [[tag.label for tag in tags] for tags in tags_by_document]
-        if kind == COLUMN:
+        if kind in SINGLE_LABELS:
             best = self.rank(X, 1, run).labels
-            return self.classes_[np.where(best == NO_LABEL, self._fitted_tagger().frequencies.argmax(), best)]
+            column = self.classes_[np.where(best == NO_LABEL, self._fitted_tagger().frequencies.argmax(), best)]
+            return column if kind == COLUMN else column[:, 0]
         indicator = to_sparse_matrix(
             self._predict_indicator(X, k, threshold, run, always), self._n_labels, should_binarise=True
         )
@@ -306,18 +322,27 @@ class Classifier(BaseEstimator):
         Returns
         -------
         array or sparse array
-            0 where the method did not compute a score.
+            0 where the method did not compute a score. Trained on a vector with one label per document, the scores of
+            a document are divided by their sum, which is then 1.
         """
         documents, n_labels = list(self._to_documents(X)), self._n_labels
         rank = partial(self._fitted_tagger().predict, always=self._should_always_predict(always))
         if k is not None:
             return to_sparse_matrix(rank(documents, k, run), n_labels)
         check_matrix_memory(len(documents), n_labels, np.dtype(np.float32).itemsize)
-        return compute_dense_scores(rank, documents, n_labels, run)
+        scores = compute_dense_scores(rank, documents, n_labels, run)
+        if self._target_description()["kind"] != VECTOR:
+            return scores
+        scores[~scores.any(axis=1)] = self._fitted_tagger().frequencies
+        return scores / scores.sum(axis=1, keepdims=True)
 
     def decision_function(self, X: Any, run: Run = Run()) -> np.ndarray:
-        """Return the scores minus 0.5: positive where `predict` returns 1 without tuned thresholds."""
-        return self.predict_proba(X, run=run) - np.float32(INDICATOR_THRESHOLD)
+        """Return the scores minus 0.5: positive where `predict` returns 1 without tuned thresholds.
+
+        Trained on a vector with two classes, return those of the second class, shape (n_docs,)."""
+        scores = self.predict_proba(X, run=run) - np.float32(INDICATOR_THRESHOLD)
+        is_binary = self._target_description()["kind"] == VECTOR and scores.shape[1] == 2
+        return scores[:, 1] if is_binary else scores
 
     def predict_labels(
         self,
@@ -411,8 +436,10 @@ class Classifier(BaseEstimator):
         return self._fitted_tagger().evaluate(documents, metrics, run=run, always=always)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return nDCG@5, for scikit-learn's searches."""
+        """Return nDCG@5, for scikit-learn's searches; trained on a vector with one label per document, the accuracy."""
         tagger, name = self._fitted_tagger(), "nDCG@5"
+        if self._target_description()["kind"] == VECTOR:
+            name = "P@1"
         if sample_weight is None:
             return self.evaluate(X, y, name)[name]
         data, Y, _ = tagger.transform_labelled(self._to_labelled_documents(X, y))
@@ -455,7 +482,18 @@ class Classifier(BaseEstimator):
         classifier.tagger_ = tagger
         if "columns" in tagger.views:
             classifier.n_features_in_ = tagger.views["columns"].n_inputs
+            classifier._restore_feature_names(folder)
         return classifier
+
+    def _restore_feature_names(self, folder: str | Path) -> None:
+        names = self.tagger_.about.get("feature_names")
+        if names is None:
+            return
+        if len(names) != self.n_features_in_:
+            raise damaged_model_error(
+                Path(folder), f"it has {self.n_features_in_} columns and {len(names)} names of columns"
+            )
+        self.feature_names_in_ = np.array(names, object)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         explicit = (f"{name}={value!r}" for name, value in self.get_params(deep=False).items() if name != "method")
@@ -490,8 +528,8 @@ class Classifier(BaseEstimator):
         return self._fitted_tagger().about.get("target", {"kind": LISTS, "numbers": False})
 
     def _should_always_predict(self, always: bool = False) -> bool:
-        """Return True if texts without known words get labels; a column needs one for each document."""
-        return always or self._target_description()["kind"] == COLUMN
+        """Return True if texts without known words get labels; a column or vector needs one for each document."""
+        return always or self._target_description()["kind"] in SINGLE_LABELS
 
     def _fitted_tagger(self) -> Tagger:
         if not self.__sklearn_is_fitted__():
@@ -505,12 +543,12 @@ class Classifier(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         # scikit-learn refuses lists of names as labels of a classifier, so the estimator type is set only after
-        # training on an indicator.
+        # training on an indicator or on a vector.
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.sparse = True, True
         tags.classifier_tags = ClassifierTags(multi_class=True, multi_label=True)
-        tags.target_tags.required, tags.target_tags.multi_output, tags.target_tags.single_output = True, True, False
-        if self.__sklearn_is_fitted__() and self._target_description()["kind"] in INDICATORS:
+        tags.target_tags.required, tags.target_tags.multi_output, tags.target_tags.single_output = True, True, True
+        if self.__sklearn_is_fitted__() and self._target_description()["kind"] in (*INDICATORS, VECTOR):
             tags.estimator_type = "classifier"
         return tags
 
@@ -532,6 +570,40 @@ def check_numeric_labels(target: LabelTarget, names: Sequence[str]) -> None:
             f"Found label names, such as {min(unknown)!r}, but the model was trained on label numbers; give numbers, "
             "or train on names: on a data frame or on lists."
         )
+
+
+def check_finite_rows(X: Any) -> None:
+    """Raise XmtcError with the row and the column of the first NaN or infinite number of a feature matrix."""
+    if issparse(X):
+        matrix = coo_array(X)
+        bad: Any = np.flatnonzero(~np.isfinite(matrix.data)) if matrix.data.dtype.kind == "f" else []
+        found = [(matrix.row[i], matrix.col[i], matrix.data[i]) for i in bad[:1]]
+    else:
+        try:
+            numbers = np.asarray(X, np.float64)
+        except (TypeError, ValueError):
+            return  # validate_data describes other types
+        found = [(*place, numbers[tuple(place)]) for place in np.argwhere(~np.isfinite(numbers))[:1]]
+        found = found if numbers.ndim == 2 else []
+    for row, column, value in found:
+        name = f"column {X.columns[column]!r}" if is_frame(X) else f"column {column}"
+        shown = "NaN" if np.isnan(value) else f"{value:g} (infinity)"
+        raise XmtcError(
+            f"X has {shown} in row {row}, {name}; expected finite numbers: fill such values, as with scikit-learn's "
+            "SimpleImputer, or drop those rows."
+        )
+
+
+def check_column_order(X: Any, names: np.ndarray) -> None:
+    """Raise XmtcError with the first column whose name is not that of training; arrays without names pass."""
+    if not is_frame(X) or not all(isinstance(name, str) for name in X.columns):
+        return
+    for number, (found, expected) in enumerate(zip(X.columns, names, strict=False)):
+        if found != expected:
+            raise XmtcError(
+                f"The feature names should match those that were passed during fit: column {number} is {found!r}, "
+                f"expected {expected!r}; give the columns in the order of training, X[classifier.feature_names_in_]."
+            )
 
 
 def as_data_frame(X: Any, indicator: np.ndarray, columns: np.ndarray) -> Any:

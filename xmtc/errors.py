@@ -58,7 +58,15 @@ def as_missing_extra(feature: str, error: ImportError) -> ImportError:
     if package not in EXTRAS:
         return error
     title, extra = EXTRAS[package]
-    return MissingExtra(f"{feature} needs {title}: pip install 'xmtc[{extra}]'")
+    return MissingExtra(f"{feature} needs {title}: {format_install_command(extra)}")
+
+
+def format_install_command(extra: str) -> str:
+    """Return the command that installs an extra beside this package.
+
+    pip keeps the installed xmtc and adds the packages of the extra, so the command also works if xmtc was installed
+    from a clone and is on no index."""
+    return f"pip install 'xmtc[{extra}]'"
 
 
 def escape_controls(text: str) -> str:

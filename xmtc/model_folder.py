@@ -30,7 +30,7 @@ HISTORY_FILE = "history.jsonl"
 MAX_HISTORY_BYTES = 2**26
 MODEL_FOLDER_KIND = FolderKind(MODEL_KIND, READABLE_MODEL_FORMATS, "xmtc train -o", "train", (HISTORY_FILE,))
 check_target, damaged_model_error = MODEL_FOLDER_KIND.check_target, MODEL_FOLDER_KIND.make_damage_error
-PACKAGE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of a distribution or a module
+PACKAGE_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")  # of a distribution or a module
 
 __all__ = [
     "CURRENT_MODEL_FORMAT",
@@ -71,7 +71,7 @@ class ReadingDescription(TypedDict):
 class TargetDescription(TypedDict):
     """Form of the labels that a Classifier was trained on, in which it returns labels."""
 
-    kind: Literal["lists", "column", "array", "sparse", "frame"]
+    kind: Literal["lists", "column", "vector", "array", "sparse", "frame"]
     numbers: bool
 
 
@@ -113,6 +113,7 @@ class About(TypedDict):
     scores: NotRequired[ScoresDescription]
     reading: NotRequired[ReadingDescription]
     target: NotRequired[TargetDescription]
+    feature_names: NotRequired[list[str]]  # of the columns, if they had names
     vocabulary: NotRequired[VocabularyDescription]
     filter: NotRequired[LabelFilter]
     decision: NotRequired[DecisionRule]
@@ -170,6 +171,11 @@ def import_method_package(folder: Path, about: dict[str, Any]) -> None:
     try:
         method_class(about["method"])
     except XmtcError:
+        if package == "__main__":
+            raise XmtcError(
+                f"{folder} was trained by {about['method']}, a class that another program defined in its main script; "
+                "define it in a module, import that module here and in the training program, and train again."
+            ) from None
         raise XmtcError(
             f"{folder} was trained by {about['method']} of {package}, which is not installed; install that package "
             f"(pip install {package}), or import it first."

@@ -32,6 +32,15 @@ from xmtc.scores.calibration import Calibration
 from xmtc.tagger import Tagger
 
 Parameters = Mapping[str, Any]
+# Parameters of other libraries, with what xmtc has instead.
+EQUIVALENTS = {
+    "n_jobs": "set the number of threads with fit(X, y, run=Run(threads=4)), or --threads on the command line",
+    "random_state": "the random seed is the parameter seed",
+    "device": 'set the device with fit(X, y, run=Run(device="cuda")), or --device on the command line',
+    "class_weight": "give weights of documents with fit(X, y, sample_weight), or choose a method for rare labels, such "
+    "as proxml or pfastrexml",
+    "verbose": "show progress with fit(X, y, run=Run(progress=True))",
+}
 ParameterSetT = TypeVar("ParameterSetT", bound=ParameterSet)
 
 
@@ -153,6 +162,8 @@ def build_parameter_set(kind: type[ParameterSetT], parameters: Parameters) -> Pa
 def unknown_parameter_error(who: str, key: str, known: Iterable[str], corpus: str = "", where: str = "") -> XmtcError:
     names = list(dict.fromkeys(known))
     near = find_similar_names(key, names)
+    if key in EQUIVALENTS:
+        return XmtcError(f"{who} has no parameter {key!r}{corpus}; {EQUIVALENTS[key]}.")
     hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names)}{where}."
     return XmtcError(f"{who} has no parameter {key!r}{corpus}; {hint}")
 

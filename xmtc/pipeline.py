@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import Field, dataclass, fields, replace
-from itertools import chain
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,11 @@ import numpy as np
 import xmtc
 from xmtc import features
 from xmtc.analyzer_selection import AnalyzerChoice, select_analyzer
+from xmtc.core.array_validation import NUMERIC_KINDS, as_document_weights
 from xmtc.core.dataset import Bag, Dataset, LabelNames, Tokens
 from xmtc.core.method import LabelName, Method
 from xmtc.core.registry import find_package
-from xmtc.core.run import Run
+from xmtc.core.run import Run, check_run
 from xmtc.data.batch import DocumentBatch
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
@@ -118,14 +119,17 @@ class Pipeline:
         classes : sequence of str, optional
             All labels in the order of the model's label ids; by default the sorted labels of the documents.
         weights : ndarray of shape (n_docs,), optional
-            Document weights.
+            Document weights. Documents of weight 0 are left out, together with labels that no other document has and
+            that `classes` does not have.
 
         Returns
         -------
         Tagger
         """
+        check_run(run)
         run, history = run.record_history()
         read_options = documents.read_options if isinstance(documents, Corpus) else {}
+        documents, weights = drop_zero_weights(documents, weights)
         with self._load_method_in_background(documents, run):
             prepared = self.prepare(documents, run, classes)
         if weights is not None:
@@ -280,6 +284,17 @@ class TrainingData:
             "data": f"blake2b:{self.fingerprint}",
             **({"chosen": self.analyzer_choice.as_json()} if self.analyzer_choice else {}),
         }
+
+
+def drop_zero_weights(
+    documents: Iterable[Document], weights: np.ndarray | None
+) -> tuple[Iterable[Document], np.ndarray | None]:
+    """Return the documents with positive weights, and these; other documents would still shape views and labels."""
+    if weights is None or weights.ndim != 1 or weights.dtype.kind not in NUMERIC_KINDS or weights.all():
+        return documents, weights  # a Dataset refuses wrong weights
+    documents = list(documents)
+    weights = as_document_weights(weights, len(documents))
+    return list(compress(documents, weights)), weights[weights > 0]
 
 
 def build_labelled_dataset(

@@ -21,6 +21,10 @@ from xmtc.data.document import Document
 TEXTS, TAGS = make_planted_corpus(200, seed=0)
 
 
+def frame(columns: dict):
+    return pytest.importorskip("pandas").DataFrame(columns)
+
+
 CLOSE = "the solver ends when it is close enough (eps), the check compares to 1e-7; see test_document_weights.py"
 CANNOT_APPLY = {
     "check_do_not_raise_errors_in_init_or_set_params": "a wrong parameter is refused when it is set, not at fit",
@@ -150,7 +154,25 @@ def test_a_model_folder_opens_as_classifier_and_as_tagger(tmp_path):
         (lambda: Classifier().fit("text", [["a"]]), "Found one text where a list of texts was expected"),
         (lambda: Classifier().fit(["a", "b"], [["x"]]), "Found 2 documents and 1 lists of labels"),
         (lambda: Classifier().fit([1, 2], [["x"], ["y"]]), "Document 0 is a int; expected a text"),
-        (lambda: Classifier().fit(["a b", "a b"], ["x", "y"]), "The labels of document 0 are 'x'; expected a list"),
+        (lambda: Classifier().fit(["a b", "a b"], ["x", ["y"]]), "The labels of document 0 are 'x'; expected a list"),
+        (lambda: Classifier().fit(["a b", None], [["x"], ["y"]]), "Document 1 is missing (None); expected a text"),
+        (lambda: Classifier().fit(np.array([[None], ["a"]]), [["x"], ["y"]]), "Document 0 is missing (None)"),
+        (
+            lambda: Classifier().fit(frame({"text": ["a b", float("nan")]}), [["x"], ["y"]]),
+            "Document 1 is missing (nan); expected a text",
+        ),
+        (
+            lambda: Classifier().fit([[1.0, 2.0], [3.0, float("nan")]], [["x"], ["y"]]),
+            "X has NaN in row 1, column 1; expected finite numbers",
+        ),
+        (
+            lambda: Classifier().fit(csr_array([[1.0, 0.0], [0.0, -np.inf]]), [["x"], ["y"]]),
+            "X has -inf (infinity) in row 1, column 1; expected finite numbers",
+        ),
+        (
+            lambda: Classifier().fit(frame({"a": [1, 2], "b": [None, 3.0]}), [["x"], ["y"]]),
+            "X has NaN in row 0, column 'b'; expected finite numbers",
+        ),
         (lambda: Classifier().fit(["a b"], [["x", None]]), "A label of document 0 is None; expected a string"),
         (lambda: Classifier().fit(["a b"], [[float("nan")]]), "A label of document 0 is nan; expected a string"),
         (

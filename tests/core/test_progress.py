@@ -123,6 +123,17 @@ def test_progress_is_at_most_100_percent(capsys):
         assert "reading: 100 % after 20 s\n" in capsys.readouterr().err
 
 
+def test_the_last_moments_show_no_time_left(capsys):
+    clock = Clock()
+    told = ProgressLines("training", 1000, LineSchedule(clock))
+    clock.now += 20
+    told.advance(990)
+    assert "training: 99 % after 20 s\n" in capsys.readouterr().err
+    clock.now += 60
+    told.advance(1)
+    assert "training: 99 % after 1 min 20 s, 1 s left\n" in capsys.readouterr().err
+
+
 def test_durations():
     assert [format_duration(seconds) for seconds in (0.4, 42, 59.6)] == ["0 s", "42 s", "1 min 0 s"]
     assert [format_duration(seconds) for seconds in (200, 3599, 7500)] == ["3 min 20 s", "59 min 59 s", "2 h 5 min"]

@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 
 from xmtc import Classifier, XmtcError, open_corpus
-from xmtc.data.in_memory import ARRAY, COLUMN, FRAME, LISTS, SPARSE, as_label_target, as_texts_or_matrix, to_documents
+from xmtc.data.in_memory import (
+    ARRAY,
+    COLUMN,
+    FRAME,
+    LISTS,
+    SPARSE,
+    VECTOR,
+    as_label_target,
+    as_texts_or_matrix,
+    to_documents,
+)
 
 BITS = np.array([[1, 0, 1], [0, 1, 0], [0, 0, 0], [1, 1, 1]])
 BIT = st.integers(0, 1)
@@ -99,8 +109,9 @@ class TestLists:
         found = as_label_target(y)
         assert (found.kind, found.labels, found.has_integer_labels) == (LISTS, [["a", "b"], ["c"], []], False)
 
-    def test_sets_of_names(self):
-        assert sorted(as_label_target([{"a", "b"}]).labels[0]) == ["a", "b"]
+    def test_sets_of_names_are_sorted_because_their_order_depends_on_the_process(self):
+        names = {f"label-{number}" for number in range(30)}
+        assert as_label_target([names, frozenset(names)]).labels == [sorted(names)] * 2
 
     def test_columns_of_lists(self):
         pandas = pytest.importorskip("pandas")
@@ -128,6 +139,28 @@ class TestLists:
         classifier = Classifier().fit(np.eye(6), np.array([[3], [1], [7]] * 2))
         assert classifier.predict(np.eye(6)).tolist() == [[3], [1], [7]] * 2
 
+    @pytest.mark.parametrize("make", [np.array, lambda n: np.array(n, object), lambda n: frame(n, ("subject",))])
+    def test_one_name_for_each_document_in_a_column(self, make):
+        y = make([["fruit"], ["car"], ["tree"]] * 2)
+        assert (as_label_target(y).kind, as_label_target(y).labels[:2]) == (COLUMN, [["fruit"], ["car"]])
+        assert Classifier().fit(np.eye(6), y).predict(np.eye(6)).tolist() == np.asarray(y).tolist()
+
+    @pytest.mark.parametrize(
+        ("y", "columns", "has_integers"),
+        [
+            ([10, 2, 2], ["2", "10"], True),
+            (np.array([10.0, 2.0, 2.0]), ["2", "10"], True),
+            ([True, False, False], ["0", "1"], True),
+            (np.array([1, 0, 0]), ["0", "1"], True),
+            (["b", "a", "a"], ["a", "b"], False),
+            (np.array(["b", "a", "a"]), ["a", "b"], False),
+        ],
+    )
+    def test_one_label_for_each_document_in_a_vector(self, y, columns, has_integers):
+        found = as_label_target(y)
+        assert (found.kind, found.columns, found.has_integer_labels) == (VECTOR, columns, has_integers)
+        assert found.labels == [[columns[1]], [columns[0]], [columns[0]]]
+
 
 @pytest.mark.parametrize(
     ("y", "sentence"),
@@ -141,9 +174,10 @@ class TestLists:
             "Found 0.5 in a matrix of labels; expected only 0 and 1. Binarise weights, as in Y >= 0.5",
         ),
         (csr_array(np.array([[0, -1]])), "Found -1 in a matrix of labels"),
-        (["a", "b"], "The labels of document 0 are 'a'; expected a list of labels, such as ['a', 'b']"),
-        (np.array([1, 2, 3]), "The labels of document 0 are np.int64(1); expected a list of labels"),
-        (np.array(["a", "b"]), "The labels of document 0 are np.str_('a'); expected a list"),
+        (["a", ["b"]], "The labels of document 0 are 'a'; expected a list of labels, such as ['a', 'b']"),
+        (["a", 1], "y has numbers and names; expected one label per document, either all numbers or all names"),
+        (np.array([1, 2.5]), "A label of document 1 is 2.5; expected a string, such as 'a', or a whole number"),
+        (np.array(["a", np.nan], object), "A label of document 1 is nan; expected a string"),
         ([{"a": 0.9}], "The labels of document 0 are {'a': 0.9}; expected a list of labels"),
         ([["a"], None], "The labels of document 1 are None; expected a list of labels"),
         ([[True, "a"]], "A label of document 0 is True; expected a string"),
@@ -169,7 +203,6 @@ def test_labels_that_could_be_misread_are_refused(y, sentence):
         (lambda: frame([[1, 0, 1]], ("a", "b", "a")), "have the same name; expected a name for each label"),
         (lambda: frame([[1, 0, 1]], ("a", "", "b")), "A column of the labels' data frame has an empty name; expected"),
         (lambda: frame([["x", "y", "z"]]), "has values other than numbers; expected columns of 0 and 1"),
-        (lambda: frame([["x"]], ("a",)), "The labels of document 0 are 'x'; expected a list of labels"),
         (lambda: frame([[1, None, 1]]), "Found nan in a matrix of labels"),
     ],
 )

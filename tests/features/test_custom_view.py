@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, fields
+from importlib.metadata import EntryPoint
 
 import letters
 import numpy as np
@@ -13,7 +14,7 @@ from planted import make_planted_corpus, planted_words
 from test_features import run as xmtc
 
 from xmtc import Classifier, XmtcError
-from xmtc.features import VIEWS
+from xmtc.features import VIEW_REGISTRY, VIEWS
 from xmtc.methods import METHODS
 from xmtc.methods.label_tree.parabel import Parabel
 
@@ -66,3 +67,12 @@ def test_custom_view_is_short():
     source = inspect.getsource(letters)
     assert source[source.index("@dataclass") :].count("\n") < 40
     assert [field.name for field in fields(letters.Letters)] == ["length"]
+
+
+def test_a_broken_plug_in_is_ignored_until_it_is_used(monkeypatch):
+    point = EntryPoint("broken", "no_such_module:View", "xmtc.views")
+    monkeypatch.setitem(VIEW_REGISTRY.__dict__, "plugins", {"broken": point})
+    with pytest.warns(UserWarning, match="The view broken of no_such_module:View cannot be imported and is ignored"):
+        Classifier("parabel").fit(np.eye(4, dtype=np.float32), [["a"], ["b"]] * 2)
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        VIEW_REGISTRY.find("broken")

@@ -209,6 +209,26 @@ def test_damaged_encoder_is_rejected(damage, tmp_path):
         encode_first_text(folder)
 
 
+@pytest.mark.parametrize("kind", ["bert", "xlnet"])
+def test_encoder_without_a_tokenizer_is_rejected(kind, tmp_path):
+    folder = copy_encoder(tmp_path, kind)
+    for path in [*folder.glob("*token*"), *folder.glob("vocab*"), *folder.glob("spiece*")]:
+        path.unlink()
+    with pytest.raises(XmtcError, match=r"it has no tokenizer, expected one of the files .*tokenizer\.json"):
+        Subwords(str(folder)).fit(["apples and pears"])
+
+
+@pytest.mark.parametrize("factor", [0.5, 3])
+def test_tokenizer_of_another_size_than_the_encoder_is_rejected(factor, tmp_path):
+    folder = copy_encoder(tmp_path)
+    size = Subwords(str(folder)).fit(["apples and pears"])[0].size
+    change_config(folder, vocab_size=int(size * factor))
+    with pytest.raises(XmtcError, match=rf"its tokenizer has {size} subwords, but its config.json has a vocab_size"):
+        Subwords(str(folder)).fit(["apples and pears"])
+    change_config(folder, vocab_size=size + 28)  # rounded up
+    Subwords(str(folder)).fit(["apples and pears"])
+
+
 def test_encoder_folder_cannot_change_the_computation(tmp_path):
     folder = copy_encoder(tmp_path)
     before = encode_first_text(folder)

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -329,9 +330,11 @@ def test_error_for_a_missing_encoder_says_how_to_get_one(tmp_path, monkeypatch):
 def test_folder_without_tokenizer_json_is_read_by_transformers(tmp_path, monkeypatch):
     class Loaded:
         backend_tokenizer = bert_tokenizer()
+        vocab_files_names = types.MappingProxyType({"vocab_file": "vocab.txt"})
 
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda source, **options: Loaded)
     shutil.copy(Path(tiny("bert")) / "config.json", tmp_path)
+    (tmp_path / "vocab.txt").write_text("")
     assert ids_of(str(tmp_path)) == ids_of(tiny("bert"))
 
 
@@ -352,3 +355,14 @@ def test_commands(tmp_path, cache):
         run("pretrained", "fetch", "nope")
     with pytest.raises(XmtcError, match="precision='fp4'"):
         run("pretrained", "export", "minilm-l6", tmp_path / "again", "--precision", "fp4")
+
+
+@pytest.mark.parametrize("name", ["./minlm", "encoders/minlm", "a/b/c", "no\\such", "minlm/", "~/no-such-encoder"])
+def test_a_name_that_looks_like_a_path_is_not_looked_up_on_the_hub(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("minilm", "encoders/minilm"):
+        (tmp_path / folder).mkdir(parents=True)
+    with pytest.raises(XmtcError, match="there is no such folder") as raised:
+        find_encoder(name)
+    assert ("did you mean" in str(raised.value)) == ("minlm" in name)
+    assert find_encoder("owner/minlm") == "owner/minlm"

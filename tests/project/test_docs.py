@@ -173,6 +173,12 @@ def test_a_page_hides_nothing_from_these_tests(page):
     assert not re.search(r"^    (\$ )?(xmtc|pip|make) ", outside, re.MULTILINE)
 
 
+def test_pages_install_from_a_clone_because_xmtc_is_on_no_index():
+    """Only the overview says how to add an extra where xmtc is installed already."""
+    told = [name_of(page) for page in PAGES if "pip install 'xmtc[" in page.read_text()]
+    assert told == ["docs/how-to/index.md"]
+
+
 def test_the_pages_have_not_become_fewer():
     found = [fence for page in FENCES.values() for fence in page]
     assert sum(len(fence.commands()) for fence in found) >= LEAST_COMMANDS

@@ -71,7 +71,6 @@ def is_json_log(path: Path) -> bool:
 @functools.cache
 def announce_compilation() -> None:
     """Print a line to standard error when a kernel has to be compiled."""
-    from xmtc.core.numba_support import register_compile_callback
+    from xmtc.core.numba_support import COMPILE_NOTICE, register_compile_callback
 
-    message = "xmtc: compiling kernels for their first use, which takes some seconds once ..."
-    register_compile_callback(lambda: print_to_stderr(message))
+    register_compile_callback(lambda: print_to_stderr(COMPILE_NOTICE))

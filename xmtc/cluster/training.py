@@ -29,7 +29,7 @@ from xmtc.cluster.worker import check_version
 from xmtc.cluster.worker_group import WorkerGroup, list_machines, plan_worker_group, shrink_worker_group
 from xmtc.core.process_rank import is_single_process
 from xmtc.core.remote_run import DriverCall
-from xmtc.errors import MissingExtra, XmtcError
+from xmtc.errors import MissingExtra, XmtcError, format_install_command
 
 MAX_RESTARTS = 3  # of the whole group, after one of its processes has died
 START_TIMEOUT_SECONDS = 20  # for the cluster to start the workers
@@ -136,7 +136,7 @@ def import_ray_train() -> tuple[ModuleType, Any]:
         return import_module("ray.train"), import_module("ray.train.torch").TorchTrainer
     except ImportError as error:
         raise MissingExtra(
-            f"A network on a cluster needs Ray Train and PyTorch ({error}): pip install 'xmtc[neural,cluster]'"
+            f"A network on a cluster needs Ray Train and PyTorch ({error}): {format_install_command('neural,cluster')}"
         ) from None
 
 

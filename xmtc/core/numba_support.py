@@ -13,6 +13,8 @@ container, a private temporary directory is used, or else every process compiles
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import stat
 import tempfile
@@ -34,6 +36,7 @@ NUMBA_CONFIG: Any = numba.config
 JIT_OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}  # kernels are not called from C
 FASTMATH_FLAGS = {"nnan", "ninf", "nsz", "arcp", "contract", "afn"}  # all of fastmath but "reassoc"
 PREFETCH_READ, PREFETCH_LOCALITY, PREFETCH_DATA_CACHE = 0, 3, 1  # arguments of llvm.prefetch
+COMPILE_NOTICE = "xmtc: compiling kernels for their first use, which takes some seconds once ..."
 COMPILE_NOTICE_SECONDS = 0.5  # compilation time before the callback
 
 
@@ -107,6 +110,12 @@ def create_private_folder() -> str | None:
 def register_compile_callback(callback: Callable[[], None]) -> None:
     """Call a function once, when this process has compiled for COMPILE_NOTICE_SECONDS and continues to."""
     event.register("numba:compile", CompileListener(callback))
+
+
+@functools.cache
+def log_compilation() -> None:
+    """Log one line when kernels have to be compiled, as a warning, which Python shows if logging is not set up."""
+    register_compile_callback(lambda: logging.getLogger("xmtc").warning(COMPILE_NOTICE))
 
 
 class CompileListener(event.Listener):

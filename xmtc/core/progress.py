@@ -169,7 +169,8 @@ class ProgressLines:
 
     def print_progress(self) -> None:
         share = min(1.0, self.completed / self.total) if self.total else 1.0
-        left = f", {format_duration(self.seconds * (1 - share) / share)} left" if 0 < share < 1 else ""
+        seconds_left = round(self.seconds * (1 - share) / share) if share else 0
+        left = f", {format_duration(seconds_left)} left" if seconds_left else ""
         status = f" ({self.status_text})" if self.status_text else ""
         self.print_message(f"{100 * share:.0f} % after {format_duration(self.seconds)}{left}{status}")
         self.status_text = ""

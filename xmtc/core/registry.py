@@ -8,6 +8,7 @@ from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points, packages_distributions
 from typing import Any
+from warnings import warn
 
 from xmtc.errors import XmtcError, as_missing_extra, find_similar_names
 
@@ -44,6 +45,21 @@ class Registry:
 
     def names(self) -> list[str]:
         return [*self.entries, *self.plugins]
+
+    def list_working_plugins(self) -> list[str]:
+        """Return the names of the plug-ins that can be imported; warn of the others, whose use raises their error."""
+        working = []
+        for name, point in self.plugins.items():
+            try:
+                self.find(name)
+                working.append(name)
+            except Exception as error:  # code of another package
+                warn(
+                    f"The {self.kind} {name} of {point.value} cannot be imported and is ignored "
+                    f"({type(error).__name__}: {error}); fix or uninstall its package.",
+                    stacklevel=2,
+                )
+        return working
 
     def class_names(self) -> dict[str, str]:
         """Return the name of every entry by its class name; own entries and earlier packages take precedence."""

@@ -39,6 +39,14 @@ MAX_PREFETCHED_ITEMS = 8
 DEVICE_PATTERN = re.compile(r"auto|(cpu|cuda|mps|xpu|npu|hpu|xla|mtia)(:\d+)?")  # PyTorch devices that train networks
 
 
+def check_run(run: Any) -> None:
+    """Raise XmtcError for a value that is not a Run, such as a number of threads."""
+    if not isinstance(run, Run):
+        raise XmtcError(
+            f"run={to_short_repr(run)} is invalid; expected a Run, such as run=Run(threads=4) or run=Run(device='cpu')."
+        )
+
+
 def get_unit_size(item: Any) -> float:
     """Return 1, the size of an item where all items take about as long."""
     return 1

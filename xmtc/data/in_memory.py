@@ -37,8 +37,10 @@ def as_array(values: Any) -> np.ndarray | None:
     return None
 
 
-# Kinds of targets: a list of labels per document; a column with one label per document; three kinds of indicators.
-LISTS, COLUMN = "lists", "column"
+# Kinds of targets: a list of labels per document; one label per document in a column, shape (n_docs, 1), or in a
+# vector, shape (n_docs,); three kinds of indicators.
+LISTS = "lists"
+COLUMN, VECTOR = SINGLE_LABELS = "column", "vector"
 ARRAY, SPARSE, FRAME = INDICATORS = "array", "sparse", "frame"
 
 
@@ -49,7 +51,7 @@ class LabelTarget:
     kind: str
     labels: list[list[str]]  # of each document
     has_integer_labels: bool = False  # the user passed integers
-    columns: list[str] | None = None  # names of all labels in order, if the target is an indicator
+    columns: list[str] | None = None  # names of all labels in order, if the target is an indicator or a vector
 
     def as_json(self) -> dict[str, Any]:
         """Return the form of predictions for about.json; empty for lists of names."""
@@ -85,9 +87,13 @@ def as_label_target(y: Any, names: Sequence[str] | None = None, training_kind: s
     array = as_array(y)
     if array is None:
         rows = list(y) if isinstance(y, Iterable) and not isinstance(y, UNORDERED_TYPES) else y
+        if isinstance(rows, list) and rows and all(is_single_label(row) for row in rows):
+            return target_from_vector(rows)
         if training_kind == LISTS or not is_binary_table(rows):
             return target_from_lists(rows)
         array = np.array([to_python_list(row) for row in rows])
+    if array.ndim == 1 and array.size and all(is_single_label(value) for value in array):
+        return target_from_vector(array)
     if is_label_column(array, training_kind):
         return target_from_lists(array, COLUMN)
     if array.ndim == 2 and array.dtype.kind in NUMERIC_KINDS:
@@ -101,6 +107,25 @@ def target_from_lists(rows: Any, kind: str = LISTS) -> LabelTarget:
     labels = [validate_label_list(number, row) for number, row in enumerate(rows)]
     are_integers = all(isinstance(label, int) for row in labels for label in row) and any(labels)
     return LabelTarget(kind, [list(dict.fromkeys(map(str, row))) for row in labels], are_integers)
+
+
+def target_from_vector(values: Iterable[Any]) -> LabelTarget:
+    """Convert one label per document; as in scikit-learn, the labels are sorted, numbers by value."""
+    labels = [
+        validate_label(number, int(value) if isinstance(value, (bool, np.bool_)) else value)
+        for number, value in enumerate(values)
+    ]
+    distinct = set(labels)
+    are_integers = all(isinstance(label, int) for label in distinct)
+    if not are_integers and any(isinstance(label, int) for label in distinct):
+        raise XmtcError("y has numbers and names; expected one label per document, either all numbers or all names.")
+    columns = list(map(str, sorted(distinct)))
+    return LabelTarget(VECTOR, [[str(label)] for label in labels], are_integers, columns)
+
+
+def is_single_label(value: Any) -> bool:
+    """Return True for a name or a number, also a fraction or a missing value, which `validate_label` refuses."""
+    return isinstance(value, (str, Number, np.bool_)) or getattr(value, "ndim", None) == 0
 
 
 def target_from_frame(frame: Any, training_kind: str = "") -> LabelTarget:
@@ -157,11 +182,14 @@ def to_numeric(array: np.ndarray) -> np.ndarray:
 
 
 def is_label_column(array: np.ndarray, training_kind: str = "") -> bool:
-    """Return True if an array has one column of label numbers, one per document.
+    """Return True if an array has one column of label names or numbers, one per document.
 
-    A column of zeros and ones is an indicator unless the model was trained on a column of label numbers."""
-    is_column = array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind in "iu"
-    return is_column and (training_kind == COLUMN or not np.isin(array, (0, 1)).all())
+    A column of zeros and ones is an indicator unless the model was trained on single label numbers."""
+    if array.ndim != 2 or array.shape[1] != 1:
+        return False
+    if array.dtype.kind in "iu":
+        return training_kind in SINGLE_LABELS or not np.isin(array, (0, 1)).all()
+    return array.dtype.kind not in NUMERIC_KINDS and bool(array.size) and all(isinstance(v, str) for v in array[:, 0])
 
 
 def is_binary_table(rows: Any) -> bool:
@@ -195,6 +223,8 @@ def validate_label_list(number: int, row: Any) -> list[str | int]:
     """Return the labels of one document; raise XmtcError if they are not a list of labels."""
     if isinstance(row, (str, bytes, dict)) or not isinstance(row, Iterable):
         raise XmtcError(f"The labels of document {number} are {row!r}; expected a list of labels, such as ['a', 'b'].")
+    if isinstance(row, (set, frozenset)):
+        row = sorted(row, key=str)  # the order of a set of names differs between processes
     values = to_python_list(row)
     return [validate_label(number, value) for value in (row if values is None else values)]
 
@@ -265,7 +295,7 @@ def as_texts_or_matrix(X: Any) -> Any:
     if array is None:
         X = list(as_iterable(X))
         return rows_to_array(X) if has_numeric_rows(X) else X
-    if array.ndim == 2 and array.shape[1] == 1 and array.size and isinstance(array[0, 0], str):
+    if array.ndim == 2 and array.shape[1] == 1 and any(isinstance(value, str) for value in array[:, 0]):
         array = array[:, 0]
     return array if array.ndim != 1 or array.dtype.kind in NUMERIC_KINDS else array.tolist()
 

@@ -52,7 +52,8 @@ class LabelCollector:
         self._number_pending()
 
     def _add(self, document: Document) -> None:
-        self.label_ids.extend([self.id_by_label.setdefault(label, len(self.id_by_label)) for label in document.labels])
+        labels = sorted(document.labels) if isinstance(document.labels, (set, frozenset)) else document.labels
+        self.label_ids.extend([self.id_by_label.setdefault(label, len(self.id_by_label)) for label in labels])
         self.offsets.append(len(self.label_ids))
         if document.features is None:
             content = document.text.encode("utf-8", "replace")

@@ -18,7 +18,13 @@ from xmtc.core.hyperparameters import param
 from xmtc.core.run import Run
 from xmtc.features.encoders import tokenizer_loader
 from xmtc.features.encoders.catalogue import find_encoder, reraise_encoder_errors
-from xmtc.features.encoders.configuration import check_is_encoder, read_config, read_max_positions, read_tokenizer_json
+from xmtc.features.encoders.configuration import (
+    check_is_encoder,
+    check_vocabulary_size,
+    read_config,
+    read_max_positions,
+    read_tokenizer_json,
+)
 from xmtc.features.view import FittedView, View, empty_corpus_error, mark_documents_with
 from xmtc.storage.form import array
 from xmtc.text.tokenizer import batch_texts
@@ -46,10 +52,12 @@ class Subwords(View):
         """Return the encoder's subwords of the texts; `Tokens.encoder` is the encoder's folder or name."""
         source = find_encoder(self.encoder, run)
         with reraise_encoder_errors(source):
-            check_is_encoder(read_config(source))
+            config = read_config(source)
+            check_is_encoder(config)
             tokenizer = np.frombuffer(read_tokenizer_json(source).encode(), np.uint8)
             fitted = FittedSubwords(json=tokenizer, max_subwords=min(self.max_subwords, read_max_positions(source)))
             fitted.check()
+            check_vocabulary_size(fitted.size, config)
 
         tokens = fitted.transform(contents, run)
         if tokens.n_docs and (tokens.lengths <= len(fitted.transform([""]).ids)).all():

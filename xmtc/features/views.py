@@ -13,7 +13,7 @@ import numpy as np
 
 from xmtc.core.dataset import Bag, Dataset, Tokens
 from xmtc.core.registry import Registry
-from xmtc.core.run import Run
+from xmtc.core.run import Run, check_run
 from xmtc.data.batch import DocumentBatch
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
@@ -38,7 +38,8 @@ def view_class(name: str) -> type[View]:
 
 def list_views(content: str) -> tuple[str, ...]:
     """Return the names of all views of texts, or of features."""
-    return tuple(name for name in VIEW_REGISTRY.names() if view_class(name).input_kind == content)
+    names = (*VIEW_REGISTRY.entries, *VIEW_REGISTRY.list_working_plugins())
+    return tuple(name for name in names if view_class(name).input_kind == content)
 
 
 def select_views(view_names: Iterable[str], content: str = TEXTS, subject: str = "The method") -> dict[str, type[View]]:
@@ -83,6 +84,7 @@ def transform(
     fitted: Mapping[str, FittedView], documents: Iterable[Document | DocumentBatch], run: Run = Run()
 ) -> Dataset:
     """Return new documents in fitted views."""
+    check_run(run)
     documents = as_repeatable(documents, len(fitted))
     return Dataset(
         {name: view.transform(extract_contents(documents, view.input_kind), run) for name, view in fitted.items()}

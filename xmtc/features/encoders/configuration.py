@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from xmtc.storage.regular_files import read_regular, resolve_links
 UNLIMITED_POSITIONS = 2**31 - 1
 WEIGHT_INDEX = "model.safetensors.index.json"  # lists the files of sharded weights
 WEIGHT_FILE_PATTERN = re.compile(r"[\w-][\w.-]*\.safetensors")
+MIN_TOKENIZER_SHARE = 0.5  # of the encoder's vocabulary; sizes are rounded up by at most a few hundred
 MAX_FILE_BYTES = 2**28  # current tokenizers have at most 40 MB
 # Models whose position numbers begin after the padding id.
 PADDING_OFFSET_MODELS = (
@@ -29,7 +31,26 @@ def read_tokenizer_json(source: str) -> str:
             return read_encoder_file(source, TOKENIZER).decode("utf-8")
         from transformers import AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(source, trust_remote_code=False).backend_tokenizer.to_str()
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        check_has_tokenizer_files(source, tokenizer.vocab_files_names.values())
+        return tokenizer.backend_tokenizer.to_str()
+
+
+def check_has_tokenizer_files(source: str, names: Iterable[str]) -> None:
+    """Raise a ValueError for a folder without the files of a tokenizer, for which transformers creates an empty one."""
+    folder = Path(source)
+    if folder.is_dir() and not any((folder / name).is_file() for name in names):
+        raise ValueError(f"it has no tokenizer, expected one of the files {', '.join(sorted({TOKENIZER, *names}))}")
+
+
+def check_vocabulary_size(n_subwords: int, config: dict[str, Any]) -> None:
+    """Raise a ValueError if a tokenizer is not that of the encoder; an encoder's size may be rounded up."""
+    size = config.get("vocab_size")
+    if isinstance(size, int) and not size * MIN_TOKENIZER_SHARE <= n_subwords <= size:
+        raise ValueError(
+            f"its tokenizer has {n_subwords:,} subwords, but its {CONFIG} has a vocab_size of {size:,}; copy the "
+            "tokenizer files of the same encoder"
+        )
 
 
 def read_max_positions(source: str) -> int:
