@@ -25,6 +25,7 @@ from xmtc.methods import method_class
 from xmtc.methods.ensemble.calibrated_model import (
     MAX_PROBABILITY,
     RAW_SCORE_WEIGHT,
+    TOP_PSEUDO_LABELS,
     CalibratedModel,
     apply_isotonic_curve,
     fit_isotonic_curve,
@@ -34,7 +35,7 @@ from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.one_vs_all.pd_sparse import PDSparse
 from xmtc.pipeline import Pipeline
 from xmtc.scores import calibration
-from xmtc.scores.calibration import Calibration, choose_held_out_rows, count_trainings
+from xmtc.scores.calibration import Calibration, choose_folds, count_trainings
 from xmtc.storage.form import is_equal
 from xmtc.tagger import Tagger
 
@@ -75,14 +76,28 @@ def test_a_curve_by_hand():
     result, Y = answers([[0.4, 0.2], [0.3, 0.1]]), csr_array(np.array([[1, 1], [0, 0]], np.float32))
     scores, probabilities = fit_isotonic_curve(result, Y)
     np.testing.assert_allclose(scores, [0.1, 0.2, 0.3, 0.4], rtol=1e-6)
-    np.testing.assert_allclose(probabilities, [0, 0.5, 0.5, MAX_PROBABILITY])
+    top = (1 + TOP_PSEUDO_LABELS * 0.5) / (1 + TOP_PSEUDO_LABELS)  # one hit, and the value below
+    np.testing.assert_allclose(probabilities, [0, 0.5, 0.5, top])
     level = apply_isotonic_curve(answers([[0.4, 0.25, 0.15, 0.0]]), scores, probabilities).scores[0]
     np.testing.assert_allclose(
         level,
-        (1 - RAW_SCORE_WEIGHT) * np.array([MAX_PROBABILITY, 0.5, 0.25, 0])
-        + RAW_SCORE_WEIGHT * np.array([0.4, 0.25, 0.15, 0]),
+        (1 - RAW_SCORE_WEIGHT) * np.array([top, 0.5, 0.25, 0]) + RAW_SCORE_WEIGHT * np.array([0.4, 0.25, 0.15, 0]),
         rtol=1e-5,
     )
+
+
+def test_the_top_of_the_curve_is_lower_the_fewer_labels_it_has():
+    def fit_top(n_hits, weights=None):
+        scores = np.concatenate([np.full(100, 0.5), np.full(n_hits, 0.9)])[:, None]
+        hits = np.concatenate([np.arange(100) % 2, np.ones(n_hits)])[:, None]
+        return fit_isotonic_curve(answers(scores), csr_array(hits.astype(np.float32)), weights)[1][-1]
+
+    assert fit_top(5) == pytest.approx((5 + TOP_PSEUDO_LABELS / 2) / (5 + TOP_PSEUDO_LABELS))
+    assert fit_top(5) < fit_top(50) < 0.96 < fit_top(1000)
+    assert fit_top(10**6) == MAX_PROBABILITY
+    assert fit_top(5, np.full(105, 7.0)) == pytest.approx(fit_top(5))  # the scale of weights does not matter
+    one_heavy = np.concatenate([np.ones(101), np.full(4, 1e-6)])
+    assert fit_top(5, one_heavy) == pytest.approx(fit_top(1), abs=1e-4)
 
 
 def test_document_weights_are_used():
@@ -99,7 +114,7 @@ def test_enough_documents_are_calibrated(trained, plain):
     assert isinstance(model, CalibratedModel)
     assert trained.tagger_.about["calibrate"] is True
     entry = trained.tagger_.about["scores"]
-    assert (entry["are"], entry["documents"]) == ("probabilities", 100)
+    assert (entry["are"], entry["documents"]) == ("probabilities", 1000)
     before, after = (each.evaluate(*noisy(*TEST), ["ECE@5"])["ECE@5"] for each in (plain, trained))
     assert after < 0.05 < before
 
@@ -124,10 +139,11 @@ def test_model_with_too_few_documents_is_not_calibrated():
 
 def test_random_tenth_with_labels_and_weights_is_held_out(trained):
     data = Pipeline.from_parameters(Parabel()).prepare(to_documents(*ENOUGH), ONE).data
-    rows, is_single_training = choose_held_out_rows(Parabel(seed=3), data)
+    folds, is_single_training = choose_folds(Parabel(seed=3), data)
     assert not is_single_training
-    assert len(rows) == 100
-    np.testing.assert_array_equal(rows, sample_labelled_rows(data, 3, 0.1))
+    assert [len(rows) for rows in folds] == [100] * 10
+    np.testing.assert_array_equal(folds[0], sample_labelled_rows(data, 3, 0.1))
+    np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(data.n_docs))
     without = np.random.default_rng(0).random(data.n_docs) < 0.5
     labels = csr_array(data.Y.toarray() * ~without[:, None])
     weights = np.where(np.arange(data.n_docs) % 2, 1.0, 0.0)
@@ -141,7 +157,7 @@ def test_small_fraction_is_held_out_of_a_single_training_and_no_label_is_lost(mo
     texts, tags = ENOUGH
     once = [[*labels, f"once-{i}"] if i % 3 == 0 else labels for i, labels in enumerate(tags)]
     data = Pipeline.from_parameters(Parabel()).prepare(to_documents(texts, once), ONE).data
-    rows, is_single_training = choose_held_out_rows(Parabel(), data)
+    (rows,), is_single_training = choose_folds(Parabel(), data)
     assert is_single_training
     np.testing.assert_array_equal(rows, sample_rows_keeping_labels(data, 0, 100))
     assert (rows % 3 != 0).all()
@@ -154,16 +170,18 @@ def test_small_fraction_is_held_out_of_a_single_training_and_no_label_is_lost(mo
 
 
 def test_count_trainings():
-    assert [count_trainings(Parabel(), n_docs) for n_docs in (999, 1_000, 99_999, 100_000)] == [1, 2, 2, 1]
+    sizes = (999, 1_000, 2_000, 3_000, 10_000, 20_000, 99_999, 100_000)
+    assert [count_trainings(Parabel(), n_docs) for n_docs in sizes] == [1, 11, 11, 8, 3, 2, 2, 1]
     members = ("parabel", "plt")
-    assert count_trainings(Consensus(members=members), 1_000) == 2
+    assert count_trainings(Consensus(members=members), 1_000) == 11
+    assert count_trainings(Consensus(members=("parabel", "pd_sparse")), 1_000) == 2
     assert count_trainings(Consensus(members=members, calibrated=True), 1_000) == 1
 
 
 def test_label_of_one_held_out_document_is_trained():
     texts, tags = ENOUGH
     data = Pipeline.from_parameters(Parabel()).prepare(to_documents(*ENOUGH), ONE).data
-    row = int(choose_held_out_rows(Parabel(), data)[0][0])
+    row = int(choose_folds(Parabel(), data)[0][0][0])
     tags = [["alone"] if i == row else labels for i, labels in enumerate(tags)]
     classifier = Classifier("parabel", **QUICK).fit(texts, tags, run=ONE)
     assert isinstance(classifier.tagger_.model, CalibratedModel)
@@ -174,7 +192,11 @@ def test_validation_documents_are_used(plain):
     texts, tags = noisy(*ENOUGH)
     classifier = Classifier("parabel", **QUICK).fit(texts, tags, valid=noisy(*TEST), run=ONE)
     assert is_equal(classifier.tagger_.model.model, plain.tagger_.model)
-    assert classifier.tagger_.about["scores"]["documents"] == len(TEST[0])
+    assert classifier.tagger_.about["scores"] == {
+        "are": "probabilities",
+        "documents": 300,
+        "because": "calibrated on 300 validation documents; with fewer than 1,000, probabilities are rough estimates",
+    }
     few = Classifier("parabel", **QUICK).fit(texts, tags, valid=(TEST[0][:50], TEST[1][:50]), run=ONE)
     assert is_equal(few.tagger_.model, plain.tagger_.model)
     assert "needs 100 validation documents with a label, and 50 are available" in few.tagger_.about["scores"]["because"]
@@ -221,7 +243,7 @@ def test_members_that_hold_documents_out_are_trained_once_and_others_twice(monke
     settings = {"members": ("pd_sparse", "parabel"), "parabel.n_trees": 1, "parabel.max_leaf": 8}
     one = Classifier("consensus", **settings).fit(*ENOUGH, run=ONE).tagger_
     assert counted == {PDSparse: [1000], Parabel: [950, 1000]}
-    assert [count_trainings(kind(), 1000) for kind in counted] == [1, 2]
+    assert [count_trainings(kind(), 1000) for kind in counted] == [1, 11]
     other = Classifier("consensus", **settings, calibrate=False).fit(*ENOUGH, run=ONE).tagger_
     assert is_equal(one.model.model, other.model)
 

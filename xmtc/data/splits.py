@@ -174,6 +174,12 @@ def sample_labelled_rows(
     return np.sort(labelled[: min(max_rows, max(1, int(len(labelled) * share)))])
 
 
+def sample_folds(data: Dataset, seed: int, n_rows: int, n_folds: int) -> list[np.ndarray]:
+    """Return disjoint random samples of n_rows labelled documents each, their rows ascending."""
+    labelled = _shuffle_labelled(find_labelled_rows(data), seed)
+    return [np.sort(labelled[number * n_rows : (number + 1) * n_rows]) for number in range(n_folds)]
+
+
 def _shuffle_labelled(rows: np.ndarray, seed: int) -> np.ndarray:
     """Return rows of labelled documents in random order; raise XmtcError if there are fewer than two."""
     if len(rows) < 2:

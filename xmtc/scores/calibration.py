@@ -2,16 +2,18 @@
 10 cases (`methods/ensemble/calibrated_model.py`).
 
 The held-out documents are the validation documents of the user; those that a network holds out for early stopping; or
-a random tenth, at most 2,000. In the last case a second model (held-out twin) is trained without them for the
-calibration curve, and the model itself is trained on all documents, as in scikit-learn's
-CalibratedClassifierCV(ensemble=False). If they are few among many, the model is trained once without them, and every
-label keeps a training document.
+folds of a random tenth each, until they have 2,000 documents. In the last case one more model (held-out twin) is
+trained without each fold for the calibration curve, and the model itself is trained on all documents, as in
+scikit-learn's CalibratedClassifierCV(ensemble=False). Small corpora have up to ten folds, because their probabilities
+are as good as the number of held-out documents; from 20,000 documents on there is one fold. If the held-out documents
+are few among many, the model is trained once without them, and every label keeps a training document.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -19,9 +21,10 @@ import numpy as np
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import ParameterSet, param
 from xmtc.core.method import Method, Model
+from xmtc.core.predictions import Predictions
 from xmtc.core.run import Run
 from xmtc.data.document import Document
-from xmtc.data.splits import drop_rows, find_labelled_rows, sample_labelled_rows, sample_rows_keeping_labels
+from xmtc.data.splits import drop_rows, find_labelled_rows, sample_folds, sample_rows_keeping_labels
 from xmtc.errors import XmtcError
 from xmtc.methods.ensemble.calibrated_model import (
     CalibratedModel,
@@ -30,13 +33,15 @@ from xmtc.methods.ensemble.calibrated_model import (
     select_prediction_rows,
     strip_calibration,
 )
-from xmtc.methods.ensemble.holdout_model import HOLDOUT_RUN_NAME, fit_with_holdout_model
+from xmtc.methods.ensemble.holdout_model import HOLDOUT_RUN_NAME, fit_with_holdout_models
 from xmtc.methods.ensemble.members import CombinedMethod
 from xmtc.methods.ensemble.model import MIN_MEMBER_LABELS
 from xmtc.tagger import Tagger
 
-HELD_OUT_FRACTION = 0.1  # of the labelled documents, if the method does not hold out documents itself
-MAX_HELD_OUT_DOCUMENTS = 2000
+HELD_OUT_FRACTION = 0.1  # of the labelled documents in a fold, if the method does not hold out documents itself
+MAX_FOLDS = 10
+MAX_HELD_OUT_DOCUMENTS = 2000  # folds are added until they have this many documents
+FEW_CALIBRATION_DOCUMENTS = 1000  # fewer are reported (docs/results/calibration.md)
 MIN_CALIBRATION_DOCUMENTS = 100  # with fewer, probabilities are off by up to 0.06 (docs/results/calibration.md)
 MAX_SINGLE_TRAINING_FRACTION = 0.02  # held-out documents up to this fraction are not worth a second training
 
@@ -83,15 +88,20 @@ def fit_calibrated(
     if valid is not None:
         return fit_with_validation(method, data, valid, run)
 
-    rows, is_single_training = choose_held_out_rows(method, data)
-    if len(rows) < MIN_CALIBRATION_DOCUMENTS:
-        reason = f"calibration needs {MIN_CALIBRATION_DOCUMENTS} held-out documents, and {len(rows):,} are available"
+    folds, is_single_training = choose_folds(method, data)
+    if len(folds[0]) < MIN_CALIBRATION_DOCUMENTS:
+        reason = (
+            f"calibration needs {MIN_CALIBRATION_DOCUMENTS} held-out documents, and {len(folds[0]):,} are available"
+        )
         return CalibrationResult(method.fit(data, None, run), None, reason)
     if is_single_training:
-        model = twin = method.fit(drop_rows(data, rows), None, run)
+        model = method.fit(drop_rows(data, folds[0]), None, run)
+        twins = [model]
     else:
-        model, twin = fit_with_holdout_model(method, data, rows, run)
-    return fit_calibration_curve(model, twin, data.select_rows(rows), "held-out", run)
+        model, twins = fit_with_holdout_models(method, data, folds, run)
+    predictions = [predict_held_out(twin, data.select_rows(rows), run) for twin, rows in zip(twins, folds, strict=True)]
+    held_out = data.select_rows(np.concatenate(folds))
+    return fit_calibration_curve(model, Predictions.stack(predictions), held_out, "held-out ")
 
 
 def fit_with_validation(method: Method, data: Dataset, valid: Dataset, run: Run) -> CalibrationResult:
@@ -103,53 +113,73 @@ def fit_with_validation(method: Method, data: Dataset, valid: Dataset, run: Run)
             "available"
         )
         return CalibrationResult(model, None, reason)
-    return fit_calibration_curve(model, model, valid, "validation", run)
+    return fit_calibration_curve(model, predict_held_out(model, valid, run), valid, "validation ")
 
 
-def fit_calibration_curve(model: Model, twin: Model, held_out: Dataset, kind: str, run: Run) -> CalibrationResult:
-    """Return a model with the calibration curve of its held-out twin. Predictions for documents that have only labels
-    unseen in training count as incorrect."""
+def predict_held_out(twin: Model, held_out: Dataset, run: Run) -> Predictions:
+    n_predictions = min(MIN_MEMBER_LABELS, twin.n_labels)
+    return twin.predict(held_out.keep_views(twin.views), n_predictions, run.for_part(HOLDOUT_RUN_NAME))
+
+
+def fit_calibration_curve(model: Model, predictions: Predictions, held_out: Dataset, kind: str) -> CalibrationResult:
+    """Return a model with the calibration curve of predictions for held-out documents. Predictions for documents that
+    have only labels unseen in training count as incorrect."""
     assert held_out.Y is not None
-    predictions = twin.predict(
-        held_out.keep_views(twin.views), min(MIN_MEMBER_LABELS, twin.n_labels), run.for_part(HOLDOUT_RUN_NAME)
-    )
     curve = fit_isotonic_curve(predictions, held_out.Y, held_out.weights)
-    return CalibrationResult(model, curve, f"calibrated on {held_out.n_docs:,} {kind} documents", held_out.n_docs)
+    return CalibrationResult(model, curve, describe_calibration(held_out.n_docs, kind), held_out.n_docs)
 
 
-def choose_held_out_rows(method: Method, data: Dataset) -> tuple[np.ndarray, bool]:
-    """Return the documents to calibrate on, and True if the model is trained once, without them.
+def describe_calibration(n_docs: int, kind: str = "") -> str:
+    """Return the number of documents of a calibration, and a warning if they are few."""
+    text = f"calibrated on {n_docs:,} {kind}documents"
+    if n_docs >= FEW_CALIBRATION_DOCUMENTS:
+        return text
+    return f"{text}; with fewer than {FEW_CALIBRATION_DOCUMENTS:,}, probabilities are rough estimates"
 
-    They are those that the method holds out itself, or a random sample, which has rare labels as new documents do. If
+
+def choose_folds(method: Method, data: Dataset) -> tuple[list[np.ndarray], bool]:
+    """Return the documents to calibrate on in folds, and True if the model is trained once, without them.
+
+    They are those that the method holds out itself, or random samples, which have rare labels as new documents do. If
     the model is trained once, every label keeps a training document.
     """
     own_rows = method.select_held_out_rows(data)
     if own_rows is not None:
-        return own_rows, False
-    seed, n_rows = getattr(method, "seed", 0), count_held_out_rows(len(find_labelled_rows(data)))
+        return [own_rows], False
+    seed, n_rows = getattr(method, "seed", 0), count_fold_rows(len(find_labelled_rows(data)))
     if n_rows < MIN_CALIBRATION_DOCUMENTS:
-        return np.arange(n_rows), False
+        return [np.arange(n_rows)], False
     if n_rows <= MAX_SINGLE_TRAINING_FRACTION * data.n_docs:
-        return sample_rows_keeping_labels(data, seed, n_rows), True
-    return sample_labelled_rows(data, seed, HELD_OUT_FRACTION, MAX_HELD_OUT_DOCUMENTS), False
+        return [sample_rows_keeping_labels(data, seed, n_rows)], True
+    return sample_folds(data, seed, n_rows, count_folds(method, n_rows)), False
 
 
-def count_held_out_rows(n_labelled: int) -> int:
+def count_fold_rows(n_labelled: int) -> int:
     return min(MAX_HELD_OUT_DOCUMENTS, int(HELD_OUT_FRACTION * n_labelled))
 
 
+def count_folds(method: Method, n_fold_rows: int) -> int:
+    """Return the number of folds: one for methods with early stopping, whose further trainings are expensive."""
+    members = method.members if isinstance(method, CombinedMethod) else [method]
+    if any(has_early_stopping(member) for member in members):
+        return 1
+    return min(MAX_FOLDS, ceil(MAX_HELD_OUT_DOCUMENTS / n_fold_rows))
+
+
+def has_early_stopping(method: Method) -> bool:
+    return type(method).select_held_out_rows is not Method.select_held_out_rows
+
+
 def count_trainings(method: Method, n_docs: int) -> int:
-    """Return how often `fit_calibrated` trains a method on n_docs labelled documents: 1, or 2 with a held-out twin.
+    """Return how often `fit_calibrated` trains a method on n_docs labelled documents: once, and once for each fold.
 
     It is an upper bound for a combination, whose members may hold out documents themselves.
     """
-    n_rows = count_held_out_rows(n_docs)
+    n_rows = count_fold_rows(n_docs)
     if method.has_own_calibration or n_rows < MIN_CALIBRATION_DOCUMENTS:
         return 1
-    if isinstance(method, CombinedMethod):
-        return 2
-    has_own_rows = type(method).select_held_out_rows is not Method.select_held_out_rows
-    return 1 if has_own_rows or n_rows <= MAX_SINGLE_TRAINING_FRACTION * n_docs else 2
+    is_single_training = has_early_stopping(method) or n_rows <= MAX_SINGLE_TRAINING_FRACTION * n_docs
+    return 1 if is_single_training and not isinstance(method, CombinedMethod) else 1 + count_folds(method, n_rows)
 
 
 def calibrate_tagger(tagger: Tagger, documents: Iterable[Document], run: Run = Run()) -> Tagger:
@@ -167,7 +197,7 @@ def calibrate_tagger(tagger: Tagger, documents: Iterable[Document], run: Run = R
             f"Calibration needs at least {MIN_CALIBRATION_DOCUMENTS} documents with labels; got {n_docs:,}."
         )
     curve = fit_isotonic_curve(select_prediction_rows(predictions, has_labels), Y[has_labels])
-    result = CalibrationResult(raw_tagger.model, curve, f"calibrated on {n_docs:,} documents", n_docs)
+    result = CalibrationResult(raw_tagger.model, curve, describe_calibration(n_docs), n_docs)
     return replace(
         raw_tagger, model=result.apply_to(raw_tagger.model), about=raw_tagger.about | {"scores": result.as_json()}
     )

@@ -223,7 +223,7 @@ def as_trial_spec(spec: MethodSpec, samples: Samples) -> MethodSpec:
 
 
 def count_spec_trainings(spec: MethodSpec, samples: Samples) -> int:
-    """Return how often the final training fits the method: twice if calibration needs a second model."""
+    """Return how often the final training fits the method: more than once if calibration needs further models."""
     pipeline = try_build_pipeline(spec, samples)
     if pipeline is None or not pipeline.calibration.calibrate:
         return 1

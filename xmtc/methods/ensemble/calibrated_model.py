@@ -25,6 +25,9 @@ from xmtc.storage.form import array
 
 MAX_PROBABILITY = 0.9999  # less than 1, so that other models can still change a combined score
 SELECTION_METRIC = parse_metric("nDCG@5")
+TOP_PSEUDO_LABELS = (
+    10  # labels at the share below that the top of a curve is averaged with (docs/results/calibration.md)
+)
 RAW_SCORE_WEIGHT = 1e-3  # weight of the uncalibrated score, which breaks ties where the curve is flat
 
 
@@ -146,7 +149,8 @@ def fit_isotonic_curve(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the knots (scores) and values (probabilities) of an isotonic regression of hits on scores.
 
-    `weights` are weights of the documents. Without any prediction the curve is the identity.
+    The highest value promises no more than its labels show (`shrink_top`). `weights` are weights of the documents.
+    Without any prediction the curve is the identity.
     """
     from sklearn.isotonic import IsotonicRegression  # imported here, because prediction does not need it
 
@@ -154,10 +158,28 @@ def fit_isotonic_curve(
     if not is_predicted.any():
         return np.array([0.0, 1.0]), np.array([0.0, 1.0])
     hits = RankedResults(predictions, Y).hits
-    hit_weights = None if weights is None else np.broadcast_to(weights[:, None], hits.shape)[is_predicted]
-    regression = IsotonicRegression(y_min=0, y_max=MAX_PROBABILITY, out_of_bounds="clip")
+    document_weights = np.ones(len(hits)) if weights is None else weights
+    hit_weights = np.broadcast_to(document_weights[:, None], hits.shape)[is_predicted]
+    regression = IsotonicRegression(out_of_bounds="clip")
     regression.fit(predictions.scores[is_predicted], hits[is_predicted], hit_weights)
-    return regression.X_thresholds_.astype(np.float64), regression.y_thresholds_.astype(np.float64)
+    knots, values = regression.X_thresholds_, regression.y_thresholds_.astype(np.float64)
+    is_top = values == values[-1]
+    top_weights = hit_weights[predictions.scores[is_predicted] >= knots[is_top][0]]
+    values[is_top] = shrink_top(values, top_weights)
+    return knots.astype(np.float64), np.clip(values, 0, MAX_PROBABILITY)
+
+
+def shrink_top(values: np.ndarray, weights: np.ndarray) -> float:
+    """Return the highest value of a curve, averaged with the value below it as if that had TOP_PSEUDO_LABELS labels.
+
+    Isotonic regression ends with the labels of the longest run of hits, whose share is too high, the more so the fewer
+    they are. `weights` are those of the labels with the highest value; their effective number counts.
+    """
+    below = values[values < values[-1]]
+    if not len(below):
+        return float(values[-1])
+    n_labels = weights.sum() ** 2 / np.square(weights).sum()
+    return float((n_labels * values[-1] + TOP_PSEUDO_LABELS * below[-1]) / (n_labels + TOP_PSEUDO_LABELS))
 
 
 def apply_isotonic_curve(predictions: Predictions, scores: np.ndarray, probabilities: np.ndarray) -> Predictions:
