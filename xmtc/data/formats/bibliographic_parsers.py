@@ -1,6 +1,7 @@
 """Parsers of bibliographic records: pymarc, lxml, rispy and bibtexparser (extra `library`).
 
-Call them in a child process only. A parser takes the content of a file and the user's encoding, and yields a `ParsedRecord` for each record."""
+Call them in a child process only. A parser takes the content of a file and the user's encoding, and yields a
+`ParsedRecord` for each record."""
 
 from __future__ import annotations
 
