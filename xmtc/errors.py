@@ -28,6 +28,7 @@ EXTRAS = {
     "python_calamine": ("python-calamine", "tables"),
     "trafilatura": ("trafilatura", "documents"),
     "pypdf": ("pypdf", "documents"),
+    "docx": ("python-docx", "documents"),
     "pymarc": ("pymarc", "library"),
     "lxml": ("lxml", "library"),
     "rispy": ("rispy", "library"),

@@ -250,7 +250,7 @@ CASES = [
     case("npz without labels", "X.npz", npz([[1]]), "{file} contains features and there is no {folder}/Y.npz, expected a pair; pass both as {file},LABELS.npz."),
     case("npz of another name", "train.npz", npz([[1]]), "{file} contains features and the name of the label file cannot be derived from its name, expected a pair; pass both as {file},LABELS.npz."),
     *(case(f"an archive, {name}", name, b"PK\x03\x04", "{file} is an archive, expected a file or a folder; unpack it, and name what was in it.") for name in ("c.zip", "c.csv.zip", "c.tar.gz")),
-    *(case(f"a text with markup, {name}", name, b"{\\rtf1 moon}", "{file} is a file of a word processor, expected text; save it as .pdf, .html or .txt.") for name in ("c.docx", "c.rtf")),
+    *(case(f"a text with markup, {name}", name, b"{\\rtf1 moon}", "{file} is a file of a word processor, expected text; save it as .pdf, .html or .txt.") for name in ("c.doc", "c.rtf")),
     case("npz that is a pickle", "X.npz", pickle.dumps({"X": 1}), "{file} is not a sparse matrix saved by scipy, and pickles are not loaded; save it with scipy.sparse.save_npz."),
     case("npz with a pickle in it", "X.npz", pickled_npz, "{file} is not a sparse matrix saved by scipy, and pickles are not loaded; save it with scipy.sparse.save_npz."),
     case("npz that is cut off", "X.npz", b"PK\x03\x04", "{file} is not a sparse matrix saved by scipy, and pickles are not loaded; save it with scipy.sparse.save_npz."),

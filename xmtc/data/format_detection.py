@@ -53,6 +53,7 @@ FORMAT_BY_EXTENSION = {
     ".html": "html",
     ".htm": "html",
     ".pdf": "pdf",
+    ".docx": "docx",
     ".mrc": "marc",
     ".ris": "ris",
     ".bib": "bibtex",
@@ -63,7 +64,7 @@ FORMAT_BY_EXTENSION = {
 ARCHIVE_HINT = "an archive, expected a file or a folder; unpack it, and name what was in it"
 WORD_PROCESSOR_HINT = "a file of a word processor, expected text; save it as .pdf, .html or .txt"
 UNSUPPORTED_EXTENSIONS = dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar"), ARCHIVE_HINT)
-UNSUPPORTED_EXTENSIONS |= dict.fromkeys((".docx", ".doc", ".odt", ".rtf"), WORD_PROCESSOR_HINT)
+UNSUPPORTED_EXTENSIONS |= dict.fromkeys((".doc", ".odt", ".rtf"), WORD_PROCESSOR_HINT)
 PAIR_FORMATS = ("npz", "paired")  # formats of two files
 MAX_XML_HEAD_LINES = 40
 TAB_EXTENSIONS = (".tsv", ".tab")

@@ -34,6 +34,7 @@ FORMATS = {
     "text": "xmtc.data.formats.text:TEXT",
     "html": "xmtc.data.formats.html:HTML",
     "pdf": "xmtc.data.formats.pdf:PDF",
+    "docx": "xmtc.data.formats.docx:DOCX",
     "marc": "xmtc.data.formats.bibliographic:MARC",
     "marcxml": "xmtc.data.formats.bibliographic:MARCXML",
     "mods": "xmtc.data.formats.bibliographic:MODS",
