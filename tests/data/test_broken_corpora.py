@@ -35,7 +35,7 @@ from xmtc.data.records import Fields
 from xmtc.errors import XmtcError
 
 REMEDY = "; fix it, or skip such lines with --on-error skip."
-FORMAT_NAMES = "jsonl, csv, tsv, parquet, xlsx, fasttext, annif, libmultilabel, sparse, svmlight, npz, paired, text, html, pdf, folder"
+FORMAT_NAMES = "jsonl, csv, tsv, parquet, xlsx, fasttext, annif, libmultilabel, sparse, svmlight, npz, paired, text, html, pdf, docx, marc, marcxml, mods, dc, ris, bibtex, folder"
 JSON_LINE = b'{"text": "a", "labels": ["x"]}\n'
 
 
@@ -166,8 +166,8 @@ CASES = [
     case("an empty file", "c.jsonl", b"", "{file} is empty, expected at least one document; check where it comes from."),
     case("an empty file, .txt", "c.txt", b"\n \n", "{file} is empty, expected at least one document; check where it comes from."),
     case("a folder, a file expected", "c", folder(a_txt=b""), "{file} is a folder, expected a file; name a file in it.", format="jsonl"),
-    case("a folder of something else", "c", folder(a_doc=b""), "{file} is a folder without .txt, .html, .htm, .pdf files; expected documents, or the name of a corpus file in it."),
-    case("a folder of folders", "c", lambda path: folder(a_txt=b"")(path / "d") if path.mkdir() is None else None, "{file} has .txt, .html, .htm, .pdf files only in subfolders; pass --recursive."),
+    case("a folder of something else", "c", folder(a_doc=b""), "{file} is a folder without .txt, .html, .htm, .pdf, .docx files; expected documents, or the name of a corpus file in it."),
+    case("a folder of folders", "c", lambda path: folder(a_txt=b"")(path / "d") if path.mkdir() is None else None, "{file} has .txt, .html, .htm, .pdf, .docx files only in subfolders; pass --recursive."),
     case("an unknown format", "c.jsonl", JSON_LINE, f"There is no corpus format 'json'. Did you mean jsonl? The formats are {FORMAT_NAMES}.", format="json"),
     case("no format recognised", "c.txt", b"Once upon a time\n", f"{{file}}: its first line 'Once upon a time' matches no known format; pass --input-format, one of {FORMAT_NAMES}."),
     case("a JSON array", "c.json", b'[{"text": "a"},\n {"text": "b"}]', "{file} is a JSON array, expected one JSON object per line; rewrite it with `jq -c '.[]'`."),
@@ -250,7 +250,7 @@ CASES = [
     case("npz without labels", "X.npz", npz([[1]]), "{file} contains features and there is no {folder}/Y.npz, expected a pair; pass both as {file},LABELS.npz."),
     case("npz of another name", "train.npz", npz([[1]]), "{file} contains features and the name of the label file cannot be derived from its name, expected a pair; pass both as {file},LABELS.npz."),
     *(case(f"an archive, {name}", name, b"PK\x03\x04", "{file} is an archive, expected a file or a folder; unpack it, and name what was in it.") for name in ("c.zip", "c.csv.zip", "c.tar.gz")),
-    *(case(f"a text with markup, {name}", name, b"{\\rtf1 moon}", "{file} is a file of a word processor, expected text; save it as .pdf, .html or .txt.") for name in ("c.docx", "c.rtf")),
+    *(case(f"a text with markup, {name}", name, b"{\\rtf1 moon}", "{file} is a file of a word processor, expected text; save it as .pdf, .html or .txt.") for name in ("c.doc", "c.rtf")),
     case("npz that is a pickle", "X.npz", pickle.dumps({"X": 1}), "{file} is not a sparse matrix saved by scipy, and pickles are not loaded; save it with scipy.sparse.save_npz."),
     case("npz with a pickle in it", "X.npz", pickled_npz, "{file} is not a sparse matrix saved by scipy, and pickles are not loaded; save it with scipy.sparse.save_npz."),
     case("npz that is cut off", "X.npz", b"PK\x03\x04", "{file} is not a sparse matrix saved by scipy, and pickles are not loaded; save it with scipy.sparse.save_npz."),

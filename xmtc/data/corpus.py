@@ -44,7 +44,19 @@ from xmtc.errors import XmtcError, escape_controls
 
 ERROR_MODES = ("stop", "skip")
 # Line-based formats, whose encoding is detected here. The others are binary, or detect it for each file.
-LINE_FORMATS = ("jsonl", "csv", "tsv", "fasttext", "annif", "libmultilabel", "sparse", "svmlight", "paired")
+LINE_FORMATS = (
+    "jsonl",
+    "csv",
+    "tsv",
+    "fasttext",
+    "annif",
+    "libmultilabel",
+    "sparse",
+    "svmlight",
+    "paired",
+    "ris",
+    "bibtex",
+)
 DEFAULT_DELIMITERS = {"csv": ",", "tsv": "\t"}
 TABLE_FORMATS = ("csv", "tsv", "xlsx", "parquet")  # with labels separated within a cell
 

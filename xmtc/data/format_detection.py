@@ -6,6 +6,7 @@ or texts.txt,labels.txt, have the format npz or paired. For all other inputs, in
 the first of these rules that matches the first line that is not blank determines the format:
 
 1. the magic number of Parquet or of a zip archive       → parquet, xlsx, npz
+   the start of MARC, RIS, BibTeX or of XML with records → marc, ris, bibtex, marcxml, mods, dc
 2. starts with `{`                                       → jsonl
 3. contains a word that starts with `__label__`          → fasttext
 4. consists of three whole numbers                       → sparse
@@ -34,7 +35,7 @@ from pathlib import Path
 
 from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.file_streams import STANDARD_STREAM, strip_compression_extension
-from xmtc.data.formats import FORMATS, document_files, list_writable_formats, paired, svmlight, table
+from xmtc.data.formats import FORMATS, bibliographic, document_files, list_writable_formats, paired, svmlight, table
 from xmtc.data.records import BadRecord, Fields, load_json, match_name, quote_text
 from xmtc.errors import XmtcError
 
@@ -52,6 +53,10 @@ FORMAT_BY_EXTENSION = {
     ".html": "html",
     ".htm": "html",
     ".pdf": "pdf",
+    ".docx": "docx",
+    ".mrc": "marc",
+    ".ris": "ris",
+    ".bib": "bibtex",
     ".npz": "npz",
     ".ft": "fasttext",
     ".fasttext": "fasttext",
@@ -59,8 +64,9 @@ FORMAT_BY_EXTENSION = {
 ARCHIVE_HINT = "an archive, expected a file or a folder; unpack it, and name what was in it"
 WORD_PROCESSOR_HINT = "a file of a word processor, expected text; save it as .pdf, .html or .txt"
 UNSUPPORTED_EXTENSIONS = dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar"), ARCHIVE_HINT)
-UNSUPPORTED_EXTENSIONS |= dict.fromkeys((".docx", ".doc", ".odt", ".rtf"), WORD_PROCESSOR_HINT)
+UNSUPPORTED_EXTENSIONS |= dict.fromkeys((".doc", ".odt", ".rtf"), WORD_PROCESSOR_HINT)
 PAIR_FORMATS = ("npz", "paired")  # formats of two files
+MAX_XML_HEAD_LINES = 40
 TAB_EXTENSIONS = (".tsv", ".tab")
 FASTTEXT_LABEL = re.compile(r"(?:^|\s)__label__\S")
 SPARSE_HEADER = re.compile(r"\d+\s+\d+\s+\d+\s*", re.ASCII)
@@ -135,6 +141,12 @@ def _peek_nonblank_line(source: CorpusInput, after: int = 0) -> bytes:
         return next(islice(from_first, after, None), b"")
 
 
+def _peek_head(source: CorpusInput) -> bytes:
+    """Return the first lines, in which XML declares its namespaces."""
+    with closing(source.peek()) as lines:
+        return b"".join(islice(lines, MAX_XML_HEAD_LINES))
+
+
 def _detect_by_first_line(first: bytes, source: CorpusInput) -> str | None:
     if first.startswith(b"PAR1"):
         return "parquet"
@@ -142,6 +154,9 @@ def _detect_by_first_line(first: bytes, source: CorpusInput) -> str | None:
         return "xlsx"
     if first.startswith(ZIP_SIGNATURE):
         return "xlsx" if WORKBOOK_MEMBER_PATTERN.search(first) else "npz"
+
+    if records := bibliographic.sniff_format(_peek_head(source) if first.lstrip().startswith(b"<") else first):
+        return records
 
     line = source.decode_lossy(first).rstrip("\r\n")
     if line.lstrip().startswith("{"):

@@ -34,6 +34,13 @@ FORMATS = {
     "text": "xmtc.data.formats.text:TEXT",
     "html": "xmtc.data.formats.html:HTML",
     "pdf": "xmtc.data.formats.pdf:PDF",
+    "docx": "xmtc.data.formats.docx:DOCX",
+    "marc": "xmtc.data.formats.bibliographic:MARC",
+    "marcxml": "xmtc.data.formats.bibliographic:MARCXML",
+    "mods": "xmtc.data.formats.bibliographic:MODS",
+    "dc": "xmtc.data.formats.bibliographic:DUBLIN_CORE",
+    "ris": "xmtc.data.formats.bibliographic:RIS",
+    "bibtex": "xmtc.data.formats.bibliographic:BIBTEX",
     "folder": "xmtc.data.formats.folder:FOLDER",
 }
 

@@ -1,4 +1,4 @@
-"""Folders of documents (Annif's full-text corpora): every .txt, .html, .htm and .pdf file is one document.
+"""Folders of documents (Annif's full-text corpora): every .txt, .html, .htm, .pdf and .docx file is one document.
 
 Labels are in a file next to each document (xmtc/data/formats/document_files.py). Hidden files are skipped. Of files
 that differ only in their extension, such as a PDF and its text, the first in the order above is read. Subfolders are
@@ -13,12 +13,13 @@ from pathlib import Path
 from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.encodings import Encoding
-from xmtc.data.formats import CorpusFormat, html, pdf, text
+from xmtc.data.formats import CorpusFormat, docx, html, pdf, text
 from xmtc.data.formats.document_files import find_label_file, read_folder_document, report_encodings
 from xmtc.data.records import BadRecord
 from xmtc.errors import XmtcError
 
 EXTRACTORS = {".txt": text.extract, ".html": html.extract, ".htm": html.extract, ".pdf": pdf.extract}
+EXTRACTORS[".docx"] = docx.extract
 DOCUMENT_EXTENSIONS = list(EXTRACTORS)
 
 
