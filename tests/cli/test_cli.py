@@ -137,7 +137,7 @@ MISTAKES = [
     (["predict", "model", ".", "--per-file", "-o", "x.csv"], "--per-file has a format of its own and cannot be comb"),
     (["predict", "model", "test.jsonl", "-o", "model/about.json", "--format", "jsonl"], "model/about.json lies in the"),
     (["train", "train.jsonl", "-o", "m", "--language", "de"], "--language is the language of label names and needs"),
-    (["predict", "model", "model", "--per-file"], "model is a folder without .txt, .html, .htm, .pdf, .docx files; expected"),
+    (["predict", "model", "model", "--per-file"], "model is a folder without .txt, .html, .htm, .pdf, .docx files"),
     (["predict", "model", ".", "--per-file", "--suffix", ".txt"], "--suffix '.txt' cannot end the names of results"),
     (["predict", "model", "--string", "x", "--per-file"], "--per-file needs FILE and cannot be combined with"),
     (["predict", "model", "--string", "x", "--keep", "id"], "--keep needs FILE and cannot be combined with --str"),
