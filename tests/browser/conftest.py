@@ -37,7 +37,7 @@ def server(library: Path) -> Iterator[str]:
         yield f"{service.url}/"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # playwright keeps an event loop running, in which other modules could not start theirs
 def browser() -> Iterator[Any]:
     driver = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
     program = next(filter(None, map(shutil.which, BROWSERS)), None)

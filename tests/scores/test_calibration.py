@@ -163,7 +163,7 @@ def test_small_fraction_is_held_out_of_a_single_training_and_no_label_is_lost(mo
     assert (rows % 3 != 0).all()
     stages = []
     classifier = Classifier("parabel", **QUICK).fit(texts, once, run=Run(threads=1, callbacks=stages.append))
-    assert "calibration/training" not in {event.as_json()["title"] for event in stages}
+    assert "calibration/training" not in {event.as_json().get("title") for event in stages}
     assert isinstance(classifier.tagger_.model, CalibratedModel)
     assert len(classifier.classes_) == data.n_labels == 40 + 334
     assert "once-0" in classifier.predict(texts[:1], k=40)[0]

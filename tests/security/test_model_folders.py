@@ -243,7 +243,7 @@ def test_a_form_of_no_type_is_refused(folder: Path, name: Any) -> None:
         ("n_docs", True, "its n_docs is True, expected a whole number of 64 bits"),
         ("n_docs", 10**30, f"its n_docs is {10**30}, expected a whole number of 64 bits"),
         ("n_labels", 1.5, "its n_labels is 1.5, expected a whole number of 64 bits"),
-        ("target", {"kind": "x", "numbers": True}, "its target.kind is 'x', expected one of lists, column, array,"),
+        ("target", {"kind": "x", "numbers": True}, "its target.kind is 'x', expected one of lists, column, vector,"),
         ("target", {"kind": "lists"}, "its target.numbers is missing"),
         ("vocabulary", {"n_concepts": "x"}, "its vocabulary.n_concepts is 'x', expected a whole number"),
         ("filter", {"allow": "x", "deny": []}, "its filter.allow is 'x', expected a list"),

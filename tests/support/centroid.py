@@ -16,6 +16,7 @@ class Centroid(Method):
     power: float = param(1.0, "Exponent of the summed weights.", low=0.1, search=(0.5, 2.0))
 
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> CentroidModel:
+        assert data.Y is not None  # checked by fit; for type checkers
         sums = (data.Y.T @ data.X).toarray() ** self.power
         lengths = np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
         centroids = (sums / lengths).astype(np.float32)
