@@ -25,7 +25,7 @@ from xmtc.core.array_validation import as_document_weights, validate_sparse_matr
 from xmtc.core.events import Convergence, collect_convergence, merge_convergence
 from xmtc.core.method import Method
 from xmtc.core.predictions import NO_LABEL, Predictions
-from xmtc.core.run import Run
+from xmtc.core.run import Run, check_run
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
 from xmtc.data.in_memory import (
@@ -149,6 +149,7 @@ class Classifier(BaseEstimator):
         """
         from xmtc.core.numba_support import log_compilation
 
+        check_run(run)
         log_compilation()
         target, documents, pipeline = self._prepare_training(X, y)
         classes = None if target is None else target.columns

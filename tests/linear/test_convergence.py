@@ -69,6 +69,15 @@ def test_newton_finds_the_minimum_for_dense_and_sparse_documents(loss, dense):
         assert progress[1] == 0
 
 
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+def test_a_node_without_documents_has_zero_weights_and_has_converged(loss, dense):
+    positives = csr_array((0, 3), dtype=np.float32)
+    result = Solver(loss, is_primal=True).fit(csr_array(dense[0]), np.empty(0, np.int64), positives)
+    assert result.W.shape == (1, 3)
+    assert not result.W.any()
+    assert (result.convergence.n_passes, result.convergence.n_unconverged) == (0, 0)
+
+
 @pytest.mark.parametrize("method", ["parabel", "plt", "dismec"])
 def test_weights_of_documents_count_as_copies_for_dense_features(method, dense):
     X, Y = dense[0][:300], dense[1][:300]

@@ -69,7 +69,8 @@ def solve_by_newton(problem: NewtonProblem, eps: float, max_steps: int) -> tuple
     W = np.zeros((problem.X.shape[1], n_labels))
     margins, tolerance = np.zeros(problem.signs.shape), np.zeros(n_labels)
     n_positive = (problem.signs > 0).sum(axis=0)
-    rarer = np.maximum(np.minimum(n_positive, len(problem.signs) - n_positive), 1) / len(problem.signs)
+    n_docs = len(problem.signs)  # 0 for a node whose labels have no documents: the weights stay 0
+    rarer = np.maximum(np.minimum(n_positive, n_docs - n_positive), 1) / max(n_docs, 1)
     labels, n_steps, lengths = np.arange(n_labels), 0, np.zeros(n_labels)
     for n_steps in range(max_steps + 1):
         part, part_margins = problem.select_labels(labels), margins[:, labels]
