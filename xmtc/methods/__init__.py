@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # type checkers cannot read the table METHODS, so its classes
     from xmtc.methods.convolution.bow_cnn import BowCNN as BowCNN
     from xmtc.methods.convolution.xml_cnn import XMLCNN as XMLCNN
     from xmtc.methods.embedding.annexml import AnnexML as AnnexML
+    from xmtc.methods.embedding.extremetext import ExtremeText as ExtremeText
     from xmtc.methods.embedding.fasttext import FastText as FastText
     from xmtc.methods.embedding.sleec import SLEEC as SLEEC
     from xmtc.methods.ensemble.consensus import Consensus as Consensus
@@ -58,6 +59,7 @@ METHODS = {
     "bce_ae": "xmtc.methods.autoencoder.bce_ae:BCEAE",
     "c2ae": "xmtc.methods.autoencoder.c2ae:C2AE",
     "fasttext": "xmtc.methods.embedding.fasttext:FastText",
+    "extremetext": "xmtc.methods.embedding.extremetext:ExtremeText",
     "aplc_xlnet": "xmtc.methods.transformer.aplc_xlnet:APLCXLNet",
     "lexical": "xmtc.methods.lexical.lexical:Lexical",
     "ensemble": "xmtc.methods.ensemble.ensemble:Ensemble",

@@ -41,6 +41,7 @@ FORM_TYPES = {
     "neighbour-learner": "xmtc.methods.embedding.neighbour_model:Learner",
     "neighbour-model": "xmtc.methods.embedding.neighbour_model:NeighbourModel",
     "fasttext-model": "xmtc.methods.embedding.fasttext_model:FastTextModel",
+    "extremetext-model": "xmtc.methods.embedding.extremetext:ExtremeTextModel",
     "name-automaton": "xmtc.methods.lexical.automaton:AhoCorasickAutomaton",
     "lexical-evidence": "xmtc.methods.lexical.match_classifier:MatchClassifier",
     "lexical-model": "xmtc.methods.lexical.model:LexicalModel",
