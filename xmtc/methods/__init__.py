@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # type checkers cannot read the table METHODS, so its classes
     from xmtc.methods.embedding.sleec import SLEEC as SLEEC
     from xmtc.methods.ensemble.consensus import Consensus as Consensus
     from xmtc.methods.ensemble.ensemble import Ensemble as Ensemble
+    from xmtc.methods.instance_tree.craftml import CRAFTML as CRAFTML
     from xmtc.methods.instance_tree.fastxml import FastXML as FastXML
     from xmtc.methods.instance_tree.pfastrexml import PfastreXML as PfastreXML
     from xmtc.methods.label_tree.bonsai import Bonsai as Bonsai
@@ -49,6 +50,7 @@ METHODS = {
     "proxml": "xmtc.methods.one_vs_all.proxml:ProXML",
     "fastxml": "xmtc.methods.instance_tree.fastxml:FastXML",
     "pfastrexml": "xmtc.methods.instance_tree.pfastrexml:PfastreXML",
+    "craftml": "xmtc.methods.instance_tree.craftml:CRAFTML",
     "sleec": "xmtc.methods.embedding.sleec:SLEEC",
     "annexml": "xmtc.methods.embedding.annexml:AnnexML",
     "attention_xml": "xmtc.methods.attention.attention_xml:AttentionXML",

@@ -38,6 +38,8 @@ FORM_TYPES = {
     "instance-forest": "xmtc.methods.instance_tree.forest:Forest",
     "instance-forest-model": "xmtc.methods.instance_tree.model:ForestModel",
     "reranked-instance-forest-model": "xmtc.methods.instance_tree.model:RerankedForestModel",
+    "centroid-forest": "xmtc.methods.instance_tree.craftml:CentroidForest",
+    "centroid-forest-model": "xmtc.methods.instance_tree.craftml:CentroidForestModel",
     "neighbour-learner": "xmtc.methods.embedding.neighbour_model:Learner",
     "neighbour-model": "xmtc.methods.embedding.neighbour_model:NeighbourModel",
     "fasttext-model": "xmtc.methods.embedding.fasttext_model:FastTextModel",

@@ -81,7 +81,9 @@ class ExtremeText(Method):
     max_leaf: int = param(
         100, "Maximum number of labels below a node of the last level.", low=1, search=(20, 500), log=True
     )
-    seed: int = param(0, "Random seed of the tree, the initial vectors and the order of documents.", low=0, high=2**32 - 1)
+    seed: int = param(
+        0, "Random seed of the tree, the initial vectors and the order of documents.", low=0, high=2**32 - 1
+    )
 
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> ExtremeTextModel:
         claim_checkpoint(run, self, data)
@@ -184,7 +186,12 @@ class ExtremeTextModel(Model):
         def predict_batch(batch: slice) -> Predictions:
             n_docs, n_nodes, d = batch.stop - batch.start, len(self.labels), self.vectors.shape[1]
             labels, scores = np.empty((n_docs, k), np.int32), np.empty((n_docs, k), np.float32)
-            work = np.empty(d, np.float32), np.empty(PARTIAL_SUMS, np.float32), np.empty(n_nodes), np.empty(n_nodes, int)
+            work = (
+                np.empty(d, np.float32),
+                np.empty(PARTIAL_SUMS, np.float32),
+                np.empty(n_nodes),
+                np.empty(n_nodes, int),
+            )
             model = self.vectors, self.outputs, self.starts, self.labels
             search_label_tree(*X, batch.start, *model, *work, labels, scores)
             return Predictions.from_valid_arrays(labels, scores)
