@@ -11,7 +11,7 @@ The tree is built by balanced k-means over label vectors, and a best-first searc
 
 Differs from the authors' code as follows. One thread visits the documents in random order, so that the same seed gives
 the same model. L2 regularisation decays the node vectors only; the authors also decay the gradient of a document while
-they sum it. A node whose only child is a node is left out. The tf-idf weights are those of the view, so matrices of
+they sum it. A node with a single child is left out. The tf-idf weights are those of the view, so matrices of
 features work too; negative features count in the mean with their absolute value.
 """
 
@@ -111,19 +111,24 @@ class ExtremeText(Method):
 def flatten_tree(tree: LabelTree) -> tuple[np.ndarray, np.ndarray]:
     """Return the nodes of a tree in breadth-first order, as the arrays `starts` and `labels` of ExtremeTextModel.
 
-    A node whose only child is a node is replaced by that child, because its classifier would have nothing to learn.
+    A node with a single child is replaced by the child, because the child's classifier would have nothing to learn.
     """
-    depth, queue = len(tree.levels), [(0, 0)]
-    starts, labels = [1], []
+    depth = len(tree.levels)
+
+    def list_children(level: int, node: int) -> list[int]:
+        indptr, indices = tree.levels[level].indptr, tree.levels[level].indices
+        return indices[indptr[node] : indptr[node + 1]].tolist()
+
+    def skip_single_children(level: int, node: int) -> tuple[int, int]:
+        while level < depth and len(children := list_children(level, node)) == 1:
+            level, node = level + 1, children[0]
+        return level, node
+
+    queue, starts, labels = [skip_single_children(0, 0)], [1], []
     for level, node in queue:  # the loop appends to the queue
         labels.append(node if level == depth else NO_LABEL)
-        children = [node]
-        while level < depth and len(children) == 1:
-            matrix = tree.levels[level]
-            children = matrix.indices[matrix.indptr[children[0]] : matrix.indptr[children[0] + 1]].tolist()
-            level += 1
-        if labels[-1] == NO_LABEL:
-            queue.extend((level, child) for child in children)
+        if level < depth:
+            queue.extend(skip_single_children(level + 1, child) for child in list_children(level, node))
         starts.append(len(queue))
     return np.array(starts, np.int64), np.array(labels, np.int32)
 
