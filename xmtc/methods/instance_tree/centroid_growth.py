@@ -37,7 +37,7 @@ def draw_sample(docs, n, state):
 @kernel
 def draw_weighted(weights, state):
     """Return a random position with a probability proportional to its weight, which may not be all 0."""
-    rest, last = draw_uniform(state) * weights.sum(), np.int64(0)
+    rest, last = draw_uniform(state) * weights.sum(), 0
     for i in range(len(weights)):
         if weights[i] > 0:
             last = i
