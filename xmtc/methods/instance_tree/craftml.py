@@ -54,7 +54,7 @@ class CRAFTML(Method):
     >>> texts = ["cats purr softly", "dogs bark loudly", "cats purr and meow", "dogs bark and growl"]
     >>> classifier = Classifier(CRAFTML(n_trees=10, max_leaf=2)).fit(texts, [["cat"], ["dog"], ["cat"], ["dog"]])
     >>> classifier.predict(["the dogs bark"])
-    [['dog', 'cat']]
+    [['dog']]
     """
 
     has_cluster_support: ClassVar[bool] = True
