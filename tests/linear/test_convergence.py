@@ -54,6 +54,19 @@ def test_dense_features_reach_the_accuracy_of_scikit_learn(dense, method, refere
     assert found == pytest.approx(measure_precision(Y[1500:], compute_scores(X[1500:])), abs=0.015)
 
 
+@pytest.mark.parametrize("scale", [0.02, 1.0, 50.0])
+@pytest.mark.parametrize(
+    ("method", "reference"), [("parabel", LinearSVC()), ("dismec", LinearSVC()), ("plt", LogisticRegression(C=10))]
+)
+def test_features_of_any_scale_reach_the_accuracy_of_scikit_learn(dense, method, reference, scale):
+    """Check that weights are pruned relative to the scale of the features: larger features have smaller weights."""
+    X, Y = scale * dense[0], dense[1]
+    trained = OneVsRestClassifier(reference.set_params(max_iter=10_000)).fit(X[:1500], Y[:1500])
+    classifier = Classifier(method, unit_length=False, calibrate=False).fit(X[:1500], Y[:1500], run=ONE)
+    expected = measure_precision(Y[1500:], trained.decision_function(X[1500:]))
+    assert classifier.evaluate(X[1500:], Y[1500:], "P@1")["P@1"] == pytest.approx(expected, abs=0.02)
+
+
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
 def test_newton_finds_the_minimum_for_dense_and_sparse_documents(loss, dense):
     X, signs = dense[0][:300, :20].astype(np.float64), np.where(dense[1][:300, :4] > 0, 1.0, -1.0)
@@ -134,7 +147,7 @@ def test_the_command_line_shows_the_warning_as_one_line(dense, tmp_path):
     assert done.returncode == 0, done.stderr
     warnings = [line for line in done.stderr.decode().splitlines() if "converge" in line]
     assert len(warnings) == 1
-    assert b"features of each document were scaled to unit length; -p unit_length=false" in done.stderr
+    assert b"features of each document were scaled to unit length; unit_length=false keeps" in done.stderr
     assert warnings[0].startswith("Warning: ")
     assert "Warning(" not in done.stderr.decode()
     assert b"warnings.warn" not in done.stderr

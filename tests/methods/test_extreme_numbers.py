@@ -88,7 +88,7 @@ def test_sums_that_are_nothing_are_empty_and_others_have_length_1():
 @pytest.mark.parametrize("method", LINEAR)
 def test_what_cannot_be_computed_is_refused_in_a_sentence(method):
     X = np.full((6, 3), 3e38)
-    check_finite(Classifier(method, **LINEAR[method]).fit(X, LABELS, run=ONE), X)  # of length 1 it can
+    check_finite(Classifier(method, unit_length=True, **LINEAR[method]).fit(X, LABELS, run=ONE), X)
     refused = {
         "X has 3e\\+38 in row 0, column 0; expected finite numbers of at most 1e\\+15": {"unit_length": False},
         "C=1e\\+300 is invalid; expected a number from 1e-06 to 1000000000.0": {"C": 1e300},
