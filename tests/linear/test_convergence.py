@@ -83,6 +83,17 @@ def test_newton_finds_the_minimum_for_dense_and_sparse_documents(loss, dense):
 
 
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+@pytest.mark.parametrize("n_labels", [2, 3])
+def test_labels_of_all_documents_or_of_none_have_their_bias(loss, n_labels):
+    """Check labels whose first bias, the mean of their signs, leaves no loss: the first pass takes no step."""
+    X = csr_array(np.eye(30, dtype=np.float32))
+    positives = csr_array(np.repeat([[1.0, 0.0, 1.0][:n_labels]], 30, axis=0))
+    dual, primal = (Solver(loss, eps=1e-3, is_primal=p).fit(X, np.arange(30), positives).W for p in (False, True))
+    np.testing.assert_allclose(dual[-1], primal[-1], atol=0.1)
+    assert (np.sign(dual[-1]) == [1, -1, 1][:n_labels]).all()
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
 def test_a_node_without_documents_has_zero_weights_and_has_converged(loss, dense):
     positives = csr_array((0, 3), dtype=np.float32)
     result = Solver(loss, is_primal=True).fit(csr_array(dense[0]), np.empty(0, np.int64), positives)
