@@ -266,7 +266,7 @@ def descend_block(
         for j in range(n_labels):
             distance += moved[j]
             moved[j] = 0
-        if first_distance == 0:  # also after a pass without steps: the bias alone satisfied all margins, and then shrank
+        if first_distance == 0:  # a first pass without steps does not end the loop: the bias shrank
             first_distance = distance
         write_progress(n_passes + 1, distance, first_distance, progress)
         if first_distance > 0 and distance <= eps * eps * first_distance:
@@ -323,7 +323,7 @@ def descend_pair(
                         W[indices[i], 1] += data[i] * step1
         bias[0] -= (bias[0] - alpha_sum0) / curvature0
         bias[1] -= (bias[1] - alpha_sum1) / curvature1
-        if first_distance == 0:  # also after a pass without steps: the bias alone satisfied all margins, and then shrank
+        if first_distance == 0:  # a first pass without steps does not end the loop: the bias shrank
             first_distance = distance
         write_progress(n_passes + 1, distance, first_distance, progress)
         if first_distance > 0 and distance <= eps * eps * first_distance:
