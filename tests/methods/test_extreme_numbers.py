@@ -156,7 +156,7 @@ def test_files_with_a_large_column_number(tmp_path):
 
 def test_columns_that_do_not_occur_count_in_the_length_alone():
     rows = [(np.array([1, 2**22], np.int32), np.array([3, 4], np.float32))]
-    fitted, bag = Columns().fit(rows)
+    fitted, bag = Columns(unit_length=True).fit(rows)
     assert isinstance(fitted, OccurringColumns)
     assert fitted.columns.tolist() == [0, 1, 2**22]
     assert [fitted.term(number) for number in range(3)] == ["column 0", "column 1", f"column {2**22}"]
