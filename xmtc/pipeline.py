@@ -194,8 +194,8 @@ class Pipeline:
                 fitted[name], data[name] = view.fit_counts(counts, choice.analyzer, run, should_release=True)
             else:
                 fitted[name], data[name] = features.fit_view(view, documents, run, names)
-                if isinstance(view := fitted[name], FittedColumns):
-                    logging.getLogger("xmtc").info("The features of each document were %s.", view.describe_scaling())
+                if isinstance(columns := fitted[name], FittedColumns):
+                    logging.getLogger("xmtc").info("The features of each document were %s.", columns.describe_scaling())
         return fitted, Dataset(data), choice
 
     def _read_in_batches(self, documents: Iterable[Document], run: Run) -> Iterable[Document | DocumentBatch]:
