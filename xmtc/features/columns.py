@@ -33,8 +33,8 @@ class Columns(View):
 
     unit_length: bool = param(
         False,
-        "Scaling of each document's features to unit length; on by default except for dismec, fastxml, pfastrexml and "
-        "methods of other packages.",
+        "Scaling of each document's features to unit length; on by default except for fastxml, pfastrexml and methods "
+        "of other packages.",
     )
     n_columns: int = param(0, "Minimum number of columns; a corpus may declare its own.", low=0, high=2**31 - 1)
 

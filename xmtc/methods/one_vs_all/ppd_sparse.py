@@ -42,8 +42,6 @@ class PPDSparse(OneVsAll):
 
     # the tests compare results with a reference solver, which needs a smaller tolerance than the default
     quick_parameters: ClassVar[dict[str, Any]] = {"eps": 1e-3, "max_rounds": 200}
-    view_defaults: ClassVar[dict[str, Any]] = {"unit_length": True}  # the scale of its penalty
-
     C: float = param(
         Solver.C, "Weight C of the loss against the regularisers.", low=1e-6, high=1e9, search=(0.1, 10), log=True
     )

@@ -14,7 +14,6 @@ held-out documents of cve-libraries every further step lowered PSP@5. The bias b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -41,8 +40,6 @@ class ProXML(OneVsAll):
     >>> classifier.predict(["the dogs bark"])
     [['dog', 'cat']]
     """
-
-    view_defaults: ClassVar[dict[str, Any]] = {"unit_length": True}  # the scale of its penalty
 
     C: float = param(
         Solver.C, "Weight C of the loss against the penalty.", low=1e-6, high=1e9, search=(0.1, 10), log=True
