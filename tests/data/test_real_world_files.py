@@ -438,3 +438,33 @@ def test_a_remembered_code_page_is_not_taken_for_another_language():
     assert detect_encoding(russian.encode("windows-1251"), True, encoding_hint="windows-1252").name == "windows-1251"
     assert detect_encoding(french.encode("windows-1252"), True, encoding_hint="windows-1252").name == "windows-1252"
     assert detect_encoding(russian.encode("iso8859-5"), True, encoding_hint="iso8859-5").name == "iso8859-5"
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Bolsa de Madrid Espanjan pörssin keskus", "windows-1252"),
+        ("Kuvallinen vierailu Perniön kirkkoon", "windows-1252"),
+        ("Kuvallinen vierailu Perniön kirkkoon", "mac-roman"),
+        ("Sivulla on myös runsaasti askarteluohjeita", "cp850"),
+        ("È necessario specificare una coppia", "windows-1252"),
+        ("Une œuvre de cœur, où l'été est là", "iso8859-15"),
+        ("używany do kopiowania pliku", "iso8859-2"),
+    ],
+)
+def test_short_texts_in_old_code_pages(text: str, encoding: str) -> None:
+    content = text.encode(encoding)
+    assert content.decode(detect_encoding(content, is_whole=True).name) == text
+
+
+def test_the_files_of_a_folder_vote_on_their_encoding(tmp_path: Path) -> None:
+    texts = ["Återge inte recept", "Den här sidan är översatt till svenska", "Skriv ut hjälp och avsluta"]
+    for i, text in enumerate(texts):
+        (tmp_path / f"{i}.txt").write_bytes(text.encode("mac-roman"))
+    (tmp_path / "utf.txt").write_text("På svenska", "utf-8")
+    said: list[str] = []
+    corpus = open_corpus(tmp_path, labels_required=False, notifier=Notifier(said.append))
+    assert [document.text for document in corpus] == [*texts, "På svenska"]
+    assert said[0].startswith(f"3 of 4 files in {tmp_path}, as 0.txt, are read as mac-roman (Återge")
+    alone = detect_encoding(texts[0].encode("mac-roman"), is_whole=True)
+    assert alone.name != "mac-roman", "otherwise the test shows nothing"

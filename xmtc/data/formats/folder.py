@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 
 from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
-from xmtc.data.encodings import Encoding
+from xmtc.data.encodings import Encoding, detect_common_encoding
 from xmtc.data.formats import CorpusFormat, docx, html, pdf, text
 from xmtc.data.formats.document_files import find_label_file, read_folder_document, report_encodings
+from xmtc.data.layout import Layout
 from xmtc.data.records import BadRecord
 from xmtc.errors import XmtcError
 
 EXTRACTORS = {".txt": text.extract, ".html": html.extract, ".htm": html.extract, ".pdf": pdf.extract}
 EXTRACTORS[".docx"] = docx.extract
+HEAD_BYTES = 1 << 14  # of each text file, to detect the encoding of the folder
 DOCUMENT_EXTENSIONS = list(EXTRACTORS)
 
 
@@ -37,9 +41,14 @@ def read(source: CorpusInput) -> Iterator[Document]:
     if not source.layout.recursive:
         report_nested_documents(source, folder, len(files))
     encodings: list[tuple[str, Encoding]] = []
+    vote = cache(partial(detect_folder_encoding, files))
     for file in files:
+        extract = EXTRACTORS[file.suffix.lower()]
         try:
-            document, encoding = read_folder_document(folder, file, source, EXTRACTORS[file.suffix.lower()])
+            document, encoding = read_folder_document(folder, file, source, extract)
+            if encoding.is_code_page and source.layout.encoding is None and source.layout_hint.encoding is None:
+                hint = Layout(encoding=vote())
+                document, encoding = read_folder_document(folder, file, replace(source, layout_hint=hint), extract)
         except BadRecord as problem:
             name = file.relative_to(folder).as_posix()
             source.report_bad_line(name, str(problem), raw=os.fsencode(file), unit="file")
@@ -47,6 +56,19 @@ def read(source: CorpusInput) -> Iterator[Document]:
             encodings.append((file.name, encoding))
             yield document
     report_encodings(source, encodings)
+
+
+def detect_folder_encoding(files: list[Path]) -> str | None:
+    """Return the code page that the text files of a folder have in common."""
+    return detect_common_encoding(read_head(file) for file in files if file.suffix.lower() == ".txt")
+
+
+def read_head(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(HEAD_BYTES)
+    except OSError:  # reported when the file is read
+        return b""
 
 
 def report_nested_documents(source: CorpusInput, folder: Path, n_read: int) -> None:
