@@ -37,9 +37,9 @@ LANGUAGES = (
     *("nl", "pl", "pt", "ro", "ru", "sk", "sl", "sv", "tr", "uk"),
 )
 PARTS = ("pairs", "pairs", "dev", "test")  # of the gettext catalogues
-UNIT, MIN_PAIRS = 100_000, 3  # rarer pairs come from foreign names
+UNIT, MIN_ASCII_PAIRS, MIN_OTHER_PAIRS = 1_000_000, 30, 2  # rarer pairs come from foreign names
 PAIRS_FILE = Path(__file__).resolve().parents[1] / "xmtc" / "data" / "letter_pairs.py"
-PAIRS_HEADER = '''"""Pairs of letters per 100,000 by language; a blank is the beginning or the end of a word.
+PAIRS_HEADER = '''"""Pairs of letters per million by language; a blank is the beginning or the end of a word.
 
 Written by benchmarks/encodings.py --write-pairs from gettext catalogues."""
 # ruff: noqa: E501
@@ -88,7 +88,7 @@ def read_messages(folder: Path, language: str, part: str) -> Iterator[str]:
 
 
 def count_pairs(messages: set[str]) -> dict[str, int]:
-    """Return the pairs of letters per 100,000; a blank is the beginning or the end of a word."""
+    """Return the pairs of letters per million; a blank is the beginning or the end of a word."""
     counts: Counter[str] = Counter()
     for text in messages:
         letters = "".join(letter if letter.isalpha() else " " for letter in f" {text.lower()} ")
@@ -96,7 +96,11 @@ def count_pairs(messages: set[str]) -> dict[str, int]:
     del counts["  "]
     total = sum(counts.values())
     shares = {pair: round(count * UNIT / total) for pair, count in counts.most_common()}
-    return {pair: share for pair, share in shares.items() if share >= MIN_PAIRS}
+    return {
+        pair: share
+        for pair, share in shares.items()
+        if share >= (MIN_ASCII_PAIRS if pair.isascii() else MIN_OTHER_PAIRS)
+    }
 
 
 def write_pairs(folder: Path) -> None:

@@ -458,7 +458,7 @@ def test_short_texts_in_old_code_pages(text: str, encoding: str) -> None:
 
 
 def test_the_files_of_a_folder_vote_on_their_encoding(tmp_path: Path) -> None:
-    texts = ["Återge inte recept", "Den här sidan är översatt till svenska", "Skriv ut hjälp och avsluta"]
+    texts = ["Återge", "Den här sidan är översatt till svenska", "Skriv ut hjälp och avsluta"]
     for i, text in enumerate(texts):
         (tmp_path / f"{i}.txt").write_bytes(text.encode("mac-roman"))
     (tmp_path / "utf.txt").write_text("På svenska", "utf-8")

@@ -34,6 +34,7 @@ SYMBOLS |= dict.fromkeys("‘‚§°·€£©®½", -8.5)
 OTHER_SYMBOL, CONTROL = -10.0, -16.0
 MISPLACED_SYMBOL, CAPITAL_AFTER_SMALL, SMALL_AFTER_CAPITALS = -7.0, -6.0, -3.0  # added
 ISOLATED_LETTER, CAPITAL_LETTER, LETTER_BEFORE_DIGIT = -4.0, -1.0, -2.0
+SMALL_AT_START = -4.0  # of a line
 OPENING_SYMBOLS = frozenset("„‚¿¡")  # never after a letter
 LONE_SYMBOLS = frozenset("½¼¾¤¦¨´¸•")  # never next to a letter
 CHARACTERS_WITHIN_WORDS = frozenset("’·\xad")
@@ -117,7 +118,7 @@ def rate_places(text: str) -> float:
 
 def iterate_places(text: str) -> list[tuple[str, str, str]]:
     """Return each non-ASCII character with the characters before and after it."""
-    padded = f" {text} "
+    padded = f"\n{text}\n"
     return [
         (padded[start], padded[start - 1], padded[start + 1])
         for start in (match.start() + 1 for match in NON_ASCII_PATTERN.finditer(text))
@@ -134,6 +135,8 @@ def rate_place(character: str, before: str, after: str) -> float:
         is_misplaced |= (before.isalpha() or after.isalpha()) and character in LONE_SYMBOLS
         return SYMBOLS.get(character, OTHER_SYMBOL) + MISPLACED_SYMBOL * is_misplaced
     if not (before.isalpha() or after.isalpha()):
+        if before == "\n" and character.islower():
+            return SMALL_AT_START
         return 0.0 if character.lower() in ONE_LETTER_WORDS else ISOLATED_LETTER
     if character.isupper():
         return CAPITAL_AFTER_SMALL if before.islower() else CAPITAL_LETTER

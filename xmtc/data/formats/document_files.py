@@ -179,8 +179,22 @@ def read_label_file(document: Path, required: bool) -> list[str]:
         raise BadRecord(describe_invalid_byte(error, place=place)) from None
     labels = [line.strip() for line in content.splitlines() if line.strip()]
     if file.suffix == ".tsv":
-        labels = [parse_subject_uri(line.split("\t")[0].strip()) for line in labels]
+        labels = [parse_subject(line.split("\t")) for line in labels]
     return validate_label_names(labels, "labels", None)
+
+
+def parse_subject(cells: list[str]) -> str:
+    """Return the label of a line; labels that are not URIs have a score in the last cell, as `xmtc predict` writes."""
+    word = cells[0].strip()
+    return word if len(cells) > 1 and is_score(cells[-1]) and not word.startswith("<") else parse_subject_uri(word)
+
+
+def is_score(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def parse_subject_uri(word: str) -> str:
