@@ -155,7 +155,8 @@ def _detect_by_first_line(first: bytes, source: CorpusInput) -> str | None:
     if first.startswith(ZIP_SIGNATURE):
         return "xlsx" if WORKBOOK_MEMBER_PATTERN.search(first) else "npz"
 
-    if records := bibliographic.sniff_format(_peek_head(source) if first.lstrip().startswith(b"<") else first):
+    has_preamble = first.lstrip(b"\xef\xbb\xbf \t").startswith((b"<", b"%"))
+    if records := bibliographic.sniff_format(_peek_head(source) if has_preamble else first):
         return records
 
     line = source.decode_lossy(first).rstrip("\r\n")
