@@ -171,7 +171,7 @@ REFUSED = [
     kind("xlsx that is no workbook", "c.xlsx", lambda: workbook([]) and b"PK\x03\x04rubbish", "cannot be read as a workbook"),
     kind("an empty xlsx", "c.xlsx", lambda: workbook([]), "is empty, expected at least one document"),
     kind("labels between ; and strict", "c.csv", lambda: text_of([["id", "title", "abstract", "subjects"], *([str(i), "a", "b", f"x{i % 3};y{i % 4}"] for i in range(12))]).encode(), "12 of 12 labels occur once and contain ';', such as 'x0;y0': did you mean --separator ';'? That would make 7 labels.", strict=True),
-    kind("a JSON array", "c.json", b'[{"title": "a"}]', "is a JSON array, expected one JSON object per line; rewrite it with `jq"),
+    kind("a JSON array", "c.json", b'[{"title": "a"}, 1]', "element 2 is the number 1, expected an array of objects"),
     kind("a PDF of pictures", "c.pdf", lambda: pytest.importorskip("pypdf") and pdf("", ""), "its 2 pages have no text, expected text; if they are scanned, recognise their text first (OCR)", labels=None),
     kind("a PDF that is none", "c.pdf", lambda: pytest.importorskip("pypdf") and b"rubbish", "cannot be read as PDF", labels=None),
 ]  # fmt: skip

@@ -105,6 +105,7 @@ class CorpusInput:
     layout: Layout = field(default_factory=Layout)  # settings of the user
     layout_hint: Layout = field(default_factory=Layout)  # layout of the corpus that the model was trained on
     notifier: Notifier = field(default_factory=Notifier)
+    should_skip_bad_files: bool = False  # in a folder without labels, unless bad lines are collected
     id_prefix: str = ""  # distinguishes line numbers as ids if several files are read
 
     @property

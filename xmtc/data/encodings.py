@@ -144,6 +144,8 @@ def try_decode(content: bytes, encoding: str) -> str | None:
 
 def choose_encoding(content: bytes, encoding_hint: str | None = None) -> str | None:
     """Return the code page or multi-byte encoding in which the bytes are most plausible; None if there is none."""
+    if encoding_hint in MULTI_BYTE_PAGES and ADJACENT_PATTERN.search(try_decode(content, encoding_hint) or ""):
+        return encoding_hint
     page = choose_code_page(content, encoding_hint)
     if page is not None:
         return page
@@ -152,8 +154,6 @@ def choose_encoding(content: bytes, encoding_hint: str | None = None) -> str | N
     best = min((chaos for chaos, _ in ratings.values()), default=1.0)
     if best > MAX_CHAOS:
         return None
-    if encoding_hint in ratings and ratings[encoding_hint][0] <= MAX_CHAOS:
-        return encoding_hint
     return max((name for name in pages if ratings[name][0] == best), key=lambda name: ratings[name][1])
 
 

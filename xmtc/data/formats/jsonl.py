@@ -24,7 +24,7 @@ from xmtc.data.encodings import UTF8
 from xmtc.data.file_prefetch import PrefetchedFile, take_prefetched
 from xmtc.data.file_streams import NEWLINE, LineBlock, read_blocks
 from xmtc.data.formats import CorpusFormat, Dimensions
-from xmtc.data.records import BadRecord, Fields, describe_json_value, load_json, match_name
+from xmtc.data.records import BadRecord, Fields, RecordParser, describe_json_value, load_json, match_name
 
 MAX_ARROW_BYTES = 2**31 - 1  # limit of pyarrow's 32-bit offsets; a single line may exceed it
 
@@ -155,18 +155,26 @@ def read_batches(source: CorpusInput, run: Run) -> Iterator[Document | DocumentB
     return read_in_blocks(source, run) if is_arrow_readable(source) else read(source)
 
 
-def parse_lines(source: CorpusInput, lines: Iterable[bytes], first: int = 1) -> Iterator[Document]:
-    """Yield the documents of lines that are numbered from `first`."""
-    parse_record = source.make_record_parser(None)
+def make_object_parser(source: CorpusInput, parse_record: RecordParser) -> Callable[[Any, int], Document]:
+    """Return a parser of JSON objects; feedback of the web page has its own fields."""
     feedback = replace(source, fields=Fields(labels=source.fields.labels and Fields.labels))
     parse_feedback = feedback.make_record_parser(None)
 
-    def parse(line: str, number: int) -> Document:
-        record = load_json(line)
+    def parse(record: Any, number: int) -> Document:
         if not isinstance(record, dict):
             raise BadRecord(f"this line is {describe_json_value(record)}, expected one JSON object per line")
-        parser = parse_feedback if is_feedback(record, source.fields) else parse_record
-        return parser(record, number)
+        return (parse_feedback if is_feedback(record, source.fields) else parse_record)(record, number)
+
+    return parse
+
+
+def parse_lines(source: CorpusInput, lines: Iterable[bytes], first: int = 1) -> Iterator[Document]:
+    """Yield the documents of lines that are numbered from `first`."""
+    parse_record = source.make_record_parser(None)
+    parse_object = make_object_parser(source, parse_record)
+
+    def parse(line: str, number: int) -> Document:
+        return parse_object(load_json(line), number)
 
     yield from source.parse_documents(source.decode_text_lines(lines, first), parse)
     if problem := parse_record.describe_missing_fields():
