@@ -369,6 +369,8 @@ def test_a_folder_of_texts(tmp_path: Path) -> None:
     assert found == [("a", "Käse\nund mehr"), ("b", "nothing odd")]
     assert said == [
         f"{folder}: 1 more document in subfolders is not read; pass --recursive to read them.",
+        f"{folder}: 1 file is not read (1 .doc); expected .txt, .html, .htm, .pdf, .docx. `soffice --headless "
+        "--convert-to docx FILE` converts documents of word processors.",
         f"1 of 2 files in {folder}, as a.txt, is read as windows-1252 (Käse); --encoding overrides this.",
     ]
     found = [document.id for document in open_corpus(folder, layout=Layout(recursive=True), **options)]

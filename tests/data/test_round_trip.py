@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,41 @@ def test_a_row_per_label_is_told_in_python(tmp_path: Path) -> None:
     write_predictions(tmp_path / "p.csv")
     with pytest.warns(CorpusWarning, match="7 rows are 4 documents"):
         assert len(list(open_corpus(tmp_path / "p.csv"))) == 4
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.xlsx", "p.parquet"])
+def test_one_cell_per_document_in_two_languages(tmp_path: Path, name: str) -> None:
+    names = {"x": "fisk", "y": "hav"}
+    table = PredictionTable(
+        k=2,
+        kept_fields=("text",),
+        has_names=True,
+        joined=True,
+        languages=("sv",),
+        find_name=lambda label, language: names.get(label),
+    )
+    answers = [
+        Prediction("a", [Tag("x", 0.5, "fish"), Tag("y", 0.4, "sea")], ("words",)),
+        Prediction("b", [], ("none",)),
+    ]
+    with open_prediction_writer(str(tmp_path / name), choose_prediction_format(name, None), table) as write:
+        write(answers)
+    assert read(tmp_path / name) == [("a", "words", ["x", "y"]), ("b", "none", [])]
+    fields = Fields(labels="names_sv")
+    assert [document[2] for document in read(tmp_path / name, fields=fields)] == [["fisk", "hav"], []]
+
+
+def test_links_of_concepts_in_a_workbook(tmp_path: Path) -> None:
+    write_predictions(tmp_path / "p.xlsx")
+    with zipfile.ZipFile(tmp_path / "p.xlsx") as book:
+        links = book.read("xl/worksheets/_rels/sheet1.xml.rels").decode()
+    assert 'Target="http://example.org/1"' in links
+
+
+def test_files_of_a_folder_have_fields(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo " + "x" * 1000)
+    fields = Fields(labels=None, keep=("file", "beginning"))
+    (document,) = open_corpus(tmp_path, fields=fields, labels_required=False)
+    assert document.extra == ("a.txt", ("one two " + "x" * 1000)[:300])
+    with pytest.raises(XmtcError, match="Files have no field 'title'; expected file, text, beginning"):
+        list(open_corpus(tmp_path, fields=Fields(labels=None, keep=("title",)), labels_required=False))

@@ -24,8 +24,10 @@ from xmtc.data.file_streams import (
     unreadable_file_error,
 )
 from xmtc.data.records import BadRecord, quote_text, validate_label_names
+from xmtc.errors import XmtcError
 
 MAX_DOCUMENT_BYTES = 2**27  # decompressed
+BEGINNING_CHARACTERS = 300
 LABEL_FILE_EXTENSIONS = (".tsv", ".key")
 
 
@@ -112,7 +114,18 @@ def read_folder_document(
     labels = read_label_file(file, source.labels_required) if source.should_read_labels else []
     id = to_document_id(file.relative_to(folder).as_posix())
     content = extract(_read_bytes(str(file), source), source.layout.encoding, source.layout_hint.encoding)
-    return Document(id, content.text, labels, page_offsets=content.page_offsets), content.encoding
+    extra = get_kept_values(source.fields.keep, file.relative_to(folder).as_posix(), content.text)
+    return Document(id, content.text, labels, extra=extra, page_offsets=content.page_offsets), content.encoding
+
+
+def get_kept_values(names: tuple[str, ...], file: str, text: str) -> tuple[Any, ...]:
+    """Return the fields of a document that has no table: its text, its beginning, and the name of its file."""
+    values = {"file": file, "text": text, "beginning": " ".join(text[: 2 * BEGINNING_CHARACTERS].split())}
+    values["beginning"] = values["beginning"][:BEGINNING_CHARACTERS]
+    unknown = [name for name in names if name not in values]
+    if unknown:
+        raise XmtcError(f"Files have no field {unknown[0]!r}; expected {', '.join(values)} for --keep.")
+    return tuple(values[name] for name in names)
 
 
 def to_document_id(name: str) -> str:

@@ -39,7 +39,6 @@ def read(source: CorpusInput) -> Iterator[Document]:
     folder = Path(source.path)
     files = list_document_files(folder, source.layout.recursive)
     if not files:
-        report_other_files(source, folder)
         raise _no_documents_error(source, folder)
     if source.labels_required and not any(map(find_label_file, files)):
         raise XmtcError(
