@@ -63,7 +63,7 @@ class Rating(NamedTuple):
 
 def choose_code_page(content: bytes, encoding_hint: str | None = None) -> str | None:
     """Return the code page in which the bytes are most plausible; None if they are not text in any."""
-    pages = CODE_PAGES if encoding_hint in (None, *CODE_PAGES) else (encoding_hint, *CODE_PAGES)
+    pages = CODE_PAGES if encoding_hint is None else tuple(dict.fromkeys((*CODE_PAGES, encoding_hint)))
     advantages = PAGE_ADVANTAGES | ({} if encoding_hint is None else {encoding_hint: HINT_ADVANTAGE})
     best_page, best_value = None, -math.inf
     for page in pages:
