@@ -172,8 +172,8 @@ def predict(
     kept_fields = tuple(dict.fromkeys(filter(None, map(str.strip, keep.split(",")))))
     check_per_file_options(per_file, suffix, force)
     side_files = (PER_FILE_SUFFIX if suffix is None else suffix, force) if per_file else None
-    language, *more_languages = split_languages(language)
-    target = PredictionOutput(output, format, wide, kept_fields, bom, side_files, joined, tuple(more_languages))
+    language, more_languages = split_languages(language)
+    target = PredictionOutput(output, format, wide, kept_fields, bom, side_files, joined, more_languages)
     check_options(file, string, target)
     minimum = parse_threshold(threshold)
     if output is not None:
@@ -314,9 +314,10 @@ class PredictionOutput:
         return open_prediction_writer(self.path, self.resolve_format(), table, self.bom), documents
 
 
-def split_languages(codes: str | None) -> list[str | None]:
-    """Return the codes in --language; None is the default language."""
-    return [code.strip() for code in codes.split(",")] if codes else [None]
+def split_languages(codes: str | None) -> tuple[str | None, tuple[str, ...]]:
+    """Return the first code in --language, None for the default language, and the others."""
+    first, *others = [code.strip() for code in codes.split(",")] if codes else [None]
+    return first, tuple(filter(None, others))
 
 
 def check_per_file_options(per_file: bool, suffix: str | None, force: bool) -> None:

@@ -82,8 +82,8 @@ class PredictionTable:
         first = [answer.id, *map(as_cell, answer.kept_values)]
         each = [self.label_cells(tag) for tag in answer.tags]
         if self.joined:
-            cells = [[str(cell) for cell in column if cell is not None] for column in zip(*each, strict=True)]
-            joined = [join_labels(column) for column in cells[: len(self.label_columns)]]
+            columns = list(zip(*each, strict=True))[: len(self.label_columns)]
+            joined = [join_labels([str(cell) for cell in column if cell is not None]) for column in columns]
             return [[*first, *(joined or [""] * len(self.label_columns))]]
         if self.wide:
             cells = [cell for cells in each for cell in cells]

@@ -30,8 +30,8 @@ def read(source: CorpusInput) -> Iterator[Document]:
             source.report_bad_line(number, str(problem), raw=raw, unit="object")
         else:
             yield document
-    if problem := parse_record.describe_missing_fields():
-        source.notifier.warn(f"{source.name}: {problem}")
+    if message := parse_record.describe_missing_fields():
+        source.notifier.warn(f"{source.name}: {message}")
 
 
 def load_objects(source: CorpusInput) -> list[Any]:
