@@ -55,6 +55,7 @@ NOT_RUN = {
         2,
         "TensorBoard and MLflow; run by tests/core/test_history.py",
     ),
+    "docs/reference/corpora.md": (1, "measured: minutes, corpora and manual pages"),
     "docs/results/serving.md": (1, "measured: minutes, a corpus that is not in the repository"),
     "docs/tutorial/first-tagger.md": (1, "installs"),
     "docs/tutorial/library.md": (1, "a corpus that is not in the repository; tests/slow/test_journeys.py runs it"),
