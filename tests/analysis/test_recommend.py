@@ -477,8 +477,8 @@ def test_rejected_lines_are_reported(tmp_path, monkeypatch):
 
 def test_command_tries_label_names_of_a_vocabulary(tmp_path, monkeypatch):
     monkeypatch.setattr("xmtc.analysis.trials.run_in_child", run_trial_here)
-    lines = [json.dumps({"text": f"{animal} number {i}", "labels": [f"{animal}s"]}) for i in range(60) for animal in PETS]
-    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    documents = [{"text": f"{animal} number {i}", "labels": [f"{animal}s"]} for i in range(60) for animal in PETS]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, documents)))
     (tmp_path / "pets.tsv").write_text("id\tname\n" + "".join(f"{animal}s\t{animal}\n" for animal in PETS))
     words = ["recommend", "train.jsonl", "--vocab", "pets.tsv", "--time-limit", "1m", "--threads", "1"]
     done = invoke(*words, "--methods", "lexical", cwd=tmp_path)

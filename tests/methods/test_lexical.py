@@ -233,7 +233,7 @@ def best_label(tagger: Tagger, text: str) -> str | None:
 
 
 FINNISH = {
-    "cats": ["kissoilla on hyvä olla", "tämä on kissan kuva", "se oli vanha kissa ja sen poika", "kun kissojen talo on"],
+    "cats": ["kissoilla on hyvä olla", "tämä on kissan kuva", "se oli vanha kissa ja sen poika", "kun kissa on"],
     "dogs": ["koirilla on myös nälkä", "se on koiran oma", "tässä on koira ja sen luu", "mutta koirien koti on se"],
 }
 

@@ -85,9 +85,7 @@ LogJsonOption = Annotated[
 ]
 
 
-def input_option(
-    *names: str, help: str, metavar: str | None = None, parser: Callable[[str], str] | None = None
-) -> Any:
+def input_option(*names: str, help: str, metavar: str | None = None, parser: Callable[[str], str] | None = None) -> Any:
     return typer.Option(*names, help=help, metavar=metavar, parser=parser, rich_help_panel=INPUT)
 
 
