@@ -29,7 +29,7 @@ from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
 from xmtc.features import FEATURES, TEXTS, FittedViews, View, Views
 from xmtc.features.columns import FittedColumns
-from xmtc.features.names import FittedNames
+from xmtc.features.names import FittedNames, Names
 from xmtc.features.tfidf import Tfidf
 from xmtc.methods import check_savable
 from xmtc.methods.ensemble.model import remap_labels
@@ -48,6 +48,7 @@ from xmtc.scores import calibration
 from xmtc.scores.calibration import Calibration
 from xmtc.tagger import Tagger
 from xmtc.text.analyzers import AUTO
+from xmtc.text.languages import detect_text_language
 from xmtc.text.string_index import StringIndex
 
 DEFAULT_CALIBRATION, NO_CALIBRATION = Calibration(), Calibration(calibrate=False)
@@ -160,9 +161,9 @@ class Pipeline:
         """Fit the views on labelled documents and return the method's training data."""
         check_savable(self.method)
         collector = LabelCollector(run)
-        documents, names = self._collect_label_names(documents, classes)
+        documents, names, language = self._collect_label_names(documents, classes)
         stream = collector.collect(self._read_in_batches(documents, run))
-        fitted, data, choice = self._fit_views(stream, collector, [name.text for name in names], run)
+        fitted, data, choice = self._fit_views(stream, collector, [name.text for name in names], language, run)
         if not collector.id_by_label:
             raise XmtcError(f"None of the {data.n_docs} training documents has a label; check the labels field.")
         known = collector.id_by_label.keys() | {name.label for name in names}
@@ -179,9 +180,16 @@ class Pipeline:
         )
 
     def _fit_views(
-        self, documents: Iterable[Document | DocumentBatch], collector: LabelCollector, names: list[str], run: Run
+        self,
+        documents: Iterable[Document | DocumentBatch],
+        collector: LabelCollector,
+        names: list[str],
+        language: str | None,
+        run: Run,
     ) -> tuple[FittedViews, Dataset, AnalyzerChoice | None]:
-        """Fit all views; the labels of the documents are in the collector when the first view has read them."""
+        """Fit all views; the labels of the documents are in the collector when the first view has read them.
+
+        `language` is that of the texts, for views that compare them with label names."""
         documents = features.as_repeatable(documents, len(self.views))
         fitted: FittedViews = {}
         data: dict[str, Bag | Tokens] = {}
@@ -193,6 +201,7 @@ class Pipeline:
                 logging.getLogger("xmtc").info("analyzer=%s: %s.", choice.analyzer, choice.reason)
                 fitted[name], data[name] = view.fit_counts(counts, choice.analyzer, run, should_release=True)
             else:
+                view = view.with_language(language) if isinstance(view, Names) else view
                 fitted[name], data[name] = features.fit_view(view, documents, run, names)
                 if isinstance(columns := fitted[name], FittedColumns):
                     logging.getLogger("xmtc").info("The features of each document were %s.", columns.describe_scaling())
@@ -206,18 +215,21 @@ class Pipeline:
 
     def _collect_label_names(
         self, documents: Iterable[Document], classes: Sequence[str] | None
-    ) -> tuple[Iterable[Document], list[LabelName]]:
-        """Return the documents and the label names for a method that reads them.
+    ) -> tuple[Iterable[Document], list[LabelName], str | None]:
+        """Return the documents, the label names for a method that reads them, and the language of the texts.
 
         Such a method needs all labels before the first text is read, so the documents are held in memory. Names of
         labels outside `classes` are dropped."""
         if not self.method.has_label_name_input:
-            return documents, []
+            return documents, [], None
         documents = list(peek_first_document(documents)[1])
+        language = detect_text_language(document.text for document in documents)
+        logging.getLogger("xmtc").info("The texts are in %s.", (language or "an unknown language").capitalize())
         if classes is None:
             labels = sorted({label for document in documents for label in document.labels})
-            return documents, list(self.method.list_label_names(labels))
-        return documents, [name for name in self.method.list_label_names(classes) if name.label in set(classes)]
+            return documents, list(self.method.list_label_names(labels, language)), language
+        names, known = self.method.list_label_names(classes, language), set(classes)
+        return documents, [name for name in names if name.label in known], language
 
 
 def build_label_names(names: list[LabelName], fitted: FittedViews, labels: list[str]) -> LabelNames | None:

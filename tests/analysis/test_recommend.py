@@ -24,12 +24,15 @@ from xmtc.analysis.recommend.recommendation import (
     Recommendation,
     choose_result,
     list_candidate_methods,
+    list_partners,
     recommend_method,
     try_consensus,
 )
 from xmtc.analysis.recommend.samples import FIRST_SAMPLE_DOCUMENTS, Samples, choose_sample_sizes, make_samples
 from xmtc.cli.recommend import format_recommendation
 from xmtc.data.corpus import open_corpus
+
+PETS = ("cat", "dog", "hen")
 
 
 def make_trials(tried: list[tuple[int, float]]) -> list[tuple[CorpusSize, float]]:
@@ -154,6 +157,24 @@ def test_gain_on_a_missing_sample_is_estimated_from_other_methods():
     assert result.estimate_metric(4_000, parabel) == pytest.approx(0.15 + 0.11 / 3)
     parabel.values["nDCG@5"] = [(1_000, 0.9)]
     assert result.estimate_metric(4_000, parabel) == 1.0
+
+
+def try_first_pair(search: MethodSearch) -> ExpectedResult | None:
+    return try_consensus(search, list_partners(search, search.trials)[0])
+
+
+def test_label_names_are_tried_to_the_end_and_in_a_consensus():
+    names = ("dismec", "plt", "proxml", "lexical")
+    search = make_search(
+        {"dismec": [0.6, 0.7], "plt": [0.5, 0.6], "proxml": [0.5, 0.6], "lexical": [0.1, 0.1]}, dict.fromkeys(names, 1)
+    )
+    assert [method.spec.name for method in search.select_promising(search.trials)] == ["dismec", "plt", "lexical"]
+    pairs = [[method.spec.name for method in pair] for pair in list_partners(search, search.trials)]
+    assert pairs == [["dismec", "plt"], ["dismec", "lexical"]]
+    search.trials[3].seconds.pop()  # was not tried on as many documents
+    assert len(list_partners(search, search.trials)) == 1
+    assert "lexical" not in [spec.method for spec in list_candidate_methods("texts")]
+    assert [spec.method for spec in list_candidate_methods("texts", has_vocabulary=True)][-1] == "lexical"
 
 
 def test_inaccurate_or_slow_methods_are_dropped():
@@ -312,13 +333,14 @@ def test_consensus_needs_two_kinds_of_methods_and_a_gain(monkeypatch):
         return True
 
     monkeypatch.setattr(MethodSearch, "run_trial", fake_trial)
-    gained = try_consensus(result, result.trials)
+    gained = try_first_pair(result)
     best = result.estimate_metric(20_000, result.trials[0])
     assert gained.metrics["nDCG@5"] == pytest.approx(best + 0.02)
     assert gained.fits
     together = 0.601
-    assert not try_consensus(result, result.trials).fits
-    assert try_consensus(make_search({"dismec": [0.5]}, {"dismec": 1.0}), result.trials[:1]) is None
+    assert not try_first_pair(result).fits
+    alone = make_search({"dismec": [0.5]}, {"dismec": 1.0})
+    assert list_partners(alone, alone.trials) == []
 
 
 def test_networks_are_tried_only_where_they_can_be_trained(monkeypatch):
@@ -426,10 +448,10 @@ def test_consensus_members_keep_the_parameters_of_their_trials(monkeypatch):
     dismec, plt = result.trials
     dismec.spec = MethodSpec("dismec:C=2;min_df=3", "dismec", (("C", "2"), ("min_df", "3")))
     plt.spec = MethodSpec("plt:max_leaf=20", "plt", (("max_leaf", "20"), ("min_df", "3")))
-    assert try_consensus(result, result.trials).fits
+    assert try_first_pair(result).fits
     assert given == {"members": "dismec,plt", "dismec.C": "2", "min_df": "3", "plt.max_leaf": "20"}
     plt.spec = MethodSpec("plt", "plt", (("min_df", "1"),))  # texts are read in one way
-    assert try_consensus(result, result.trials) is None
+    assert try_first_pair(result) is None
 
 
 def test_rejected_lines_are_reported(tmp_path, monkeypatch):
@@ -451,3 +473,19 @@ def test_rejected_lines_are_reported(tmp_path, monkeypatch):
     done = invoke(*words, "--on-error", "skip", "--rejects", "bad.tsv", cwd=tmp_path)
     assert "1 line of train.jsonl set aside in bad.tsv, the first at line 101" in done.stderr.decode()
     assert "1 line of test.jsonl set aside in test.jsonl.rejects, the first at line 41" in done.stderr.decode()
+
+
+def test_command_tries_label_names_of_a_vocabulary(tmp_path, monkeypatch):
+    monkeypatch.setattr("xmtc.analysis.trials.run_in_child", run_trial_here)
+    documents = [{"text": f"{animal} number {i}", "labels": [f"{animal}s"]} for i in range(60) for animal in PETS]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, documents)))
+    (tmp_path / "pets.tsv").write_text("id\tname\n" + "".join(f"{animal}s\t{animal}\n" for animal in PETS))
+    words = ["recommend", "train.jsonl", "--vocab", "pets.tsv", "--time-limit", "1m", "--threads", "1"]
+    done = invoke(*words, "--methods", "lexical", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().splitlines()[-1] == (
+        "xmtc train train.jsonl -m lexical -o MODEL --threads 1 --vocab pets.tsv"
+    )
+    done = invoke(*words[:3], "none.tsv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "none.tsv does not exist" in done.stderr.decode()

@@ -67,6 +67,32 @@ def test_a_text_is_tagged(page):
     assert page.locator("#tags .meter").first.evaluate(share) == pytest.approx(percent / 100, abs=0.02)
 
 
+def test_only_the_newest_of_two_requests_is_shown(page):
+    """Else tags of the older one can be opened, and are replaced under their explanation."""
+    models, predictions = [], []
+    page.route("**/v1/models", lambda route: models.append(route))
+    page.fill("#text", GARDEN_TEXT)
+    page.click("#tag")
+    wait_for(page, models)
+    page.route("**/predict", lambda route: predictions.append(route))
+    page.click("#tag")
+    wait_for(page, predictions)
+    page.unroute("**/v1/models")
+    models[0].continue_()
+    page.wait_for_timeout(300)
+    assert page.locator("#answer").get_attribute("aria-busy") == "true"
+    predictions[0].continue_()
+    page.wait_for_selector("#answer[aria-busy=false] #tags > li")
+
+
+def wait_for(page, requests: list) -> None:
+    for _ in range(100):
+        if requests:
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError("the page sent no request")
+
+
 def test_a_tag_is_explained(page):
     tag(page, f"🚀🚀 {GARDEN_TEXT}")  # which JavaScript counts twice
     explain(page, GARDEN)

@@ -226,3 +226,10 @@ def test_options_about_other_files_are_told(place):
         "--sheet has no effect: plain.jsonl is read as jsonl.",
         "--delimiter has no effect: plain.jsonl is read as jsonl.",
     ]
+
+
+@pytest.mark.parametrize(("separator", "character"), [(r"\n", "\n"), (r"\t", "\t"), ("\n", "\n"), (";", ";")])
+def test_separators_that_shells_cannot_pass(separator, character, tmp_path):
+    (tmp_path / "c.csv").write_text(f'text,labels\na cat,"cats{character}pets"\na dog,"dogs{character}pets"\n')
+    printed = run("data", "stats", "c.csv", "--separator", separator, "--json", cwd=tmp_path)[0]
+    assert json.loads(printed)["labels"] == 3

@@ -169,6 +169,24 @@ def test_words_and_base_add_up_to_the_margin(method, analyzer):
     assert sum(piece.weight for piece in found.pieces) + found.bias == pytest.approx(margin, abs=1e-4)
 
 
+TREES = {  # small leaves, because a tree of one level is explained like one-vs-all
+    "parabel": {"n_trees": 1, "max_leaf": 10},
+    "bonsai": {"n_trees": 1, "max_leaf": 10, "arity": 4},
+    "plt": {"max_leaf": 10, "arity": 4},
+}
+
+
+@pytest.mark.parametrize("analyzer", ["words", "grams"])
+@pytest.mark.parametrize("method", [*TREES, "parabel:paper"])
+def test_words_and_base_add_up_to_the_log_probability(method, analyzer):
+    method, _, preset = method.partition(":")
+    parameters = TREES[method] | ({"preset": preset} if preset else {})
+    tagger = Classifier(method, analyzer=analyzer, calibrate=False, **parameters).fit(*TRAIN).tagger_
+    for found in tagger.highlight(f"{TEXT} {TEXT}", k=3):
+        total = sum(piece.weight for piece in found.pieces) + found.bias
+        assert total == pytest.approx(np.log(found.score), abs=1e-4)
+
+
 ONE_VS_ALL = ["dismec", "proxml", "pd_sparse", "ppd_sparse"]
 OTHERS = ["parabel", "plt", "bonsai", "fastxml", "pfastrexml", "sleec", "annexml", "fasttext", "consensus", "ensemble"]
 EXTREMETEXT = {"max_leaf": 8, "dimension": 32, "epochs": 30}

@@ -232,6 +232,61 @@ def best_label(tagger: Tagger, text: str) -> str | None:
     return tags[0].label if tags else None
 
 
+FINNISH = {
+    "cats": ["kissoilla on hyvä olla", "tämä on kissan kuva", "se oli vanha kissa ja sen poika", "kun kissa on"],
+    "dogs": ["koirilla on myös nälkä", "se on koiran oma", "tässä on koira ja sen luu", "mutta koirien koti on se"],
+}
+
+
+@pytest.fixture
+def finnish_vocabulary(tmp_path):
+    """Concepts with names in Finnish and English, one with an English name only."""
+    path = tmp_path / "pets.ttl"
+    concepts = {"cats": ("kissa", "cat"), "dogs": ("koira", "dog"), "hens": ("kana", "hen"), "scripts": (None, "kana")}
+    path.write_text(
+        "@prefix skos: <http://www.w3.org/2004/02/skos/core#> .\n"
+        + "".join(
+            f'<http://pets/{uri}> a skos:Concept ; skos:prefLabel "{english}"@en'
+            + (f' , "{finnish}"@fi' if finnish else "")
+            + " .\n"
+            for uri, (finnish, english) in concepts.items()
+        )
+    )
+    return str(path)
+
+
+def test_stemming_and_names_follow_the_language_of_the_texts(finnish_vocabulary):
+    pytest.importorskip("snowballstemmer")
+    pytest.importorskip("rdflib")
+    corpus = [
+        Document(f"{label} {i}", text, [f"http://pets/{label}"])
+        for label, texts in FINNISH.items()
+        for i, text in enumerate(texts)
+    ]
+    options = {"vocabulary": finnish_vocabulary, "calibrate": False}
+    tagger = train(corpus, "lexical", run=ONE, **options)
+    assert tagger.views["names"].stemming == "finnish"
+    assert best_label(tagger, "naapurin kissasta") == "http://pets/cats"
+    assert "dog" not in tagger.views["names"].vocabulary.words()  # the English name of a concept with a Finnish one
+    assert "kana" in tagger.views["names"].vocabulary.words()
+
+    explicit = train(corpus, "lexical", run=ONE, stemming="plural", name_language="en", **options)
+    assert explicit.views["names"].stemming == "plural"
+    assert best_label(explicit, "naapurin kissasta") is None
+
+    english = train(documents(), "lexical", run=ONE, calibrate=False)
+    assert english.views["names"].stemming == "plural"
+
+
+def test_a_consensus_reads_names_in_the_language_of_the_texts(finnish_vocabulary):
+    pytest.importorskip("snowballstemmer")
+    pytest.importorskip("rdflib")
+    corpus = [Document(text, text, [f"http://pets/{label}"]) for label, texts in FINNISH.items() for text in texts]
+    parameters = {"members": ("plt", "lexical"), "lexical.vocabulary": finnish_vocabulary, "calibrate": False}
+    tagger = train(corpus, "consensus", run=ONE, min_df=1, **parameters)
+    assert best_label(tagger, "naapurin kanasta") == "http://pets/hens"
+
+
 def test_a_label_without_documents_is_given(vocabulary, tmp_path):
     tagger = train(documents(), "lexical", run=ONE, vocabulary=vocabulary)
     assert tagger.labels.words() == ["cats", "dogs", "horses"]

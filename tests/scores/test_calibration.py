@@ -409,7 +409,8 @@ def test_a_model_is_calibrated_afterwards(corpora, tmp_path):
     raw, level = tmp_path / "raw", tmp_path / "level"
     words = ("train", corpora / "train.jsonl", "-m", "dismec", "-o", raw, "-p", "calibrate=false", "--threads", 1)
     assert "Scores are raw: calibrate=false." in invoke(*words).stderr
-    assert "calibrated on 300 documents" in invoke("calibrate", raw, corpora / "valid.jsonl", "-o", level).stderr
+    printed = invoke("calibrate", raw, corpora / "valid.jsonl", "-o", level).stderr
+    assert "calibrated on 300 documents; with fewer than 1,000, probabilities are rough estimates. Next" in printed
     one, other = Tagger.load(raw), Tagger.load(level)
     assert isinstance(other.model, CalibratedModel)
     assert is_equal(other.model.model, one.model)
@@ -441,3 +442,12 @@ def test_too_few_documents_are_refused(corpora, tmp_path):
 
 def test_methods_command_lists_the_parameter():
     assert "calibrate  True" in invoke("methods", "parabel").stdout
+
+
+def test_combine_says_on_how_many_documents_it_calibrated(corpora, tmp_path):
+    model = tmp_path / "model"
+    invoke("train", corpora / "train.jsonl", "-m", "plt", "-o", model, "-p", "calibrate=false", "--threads", 1)
+    models = (model, model, "-o", tmp_path / "both")
+    assert "Scores are raw: not calibrated" in invoke("combine", *models).stderr
+    printed = invoke("combine", *models, "--valid", corpora / "valid.jsonl").stderr
+    assert "calibrated on 300 validation documents; with fewer than 1,000, probabilities are rough" in printed

@@ -22,6 +22,7 @@ from xmtc.methods.ensemble.calibrated_model import calibrate_combination, strip_
 from xmtc.methods.ensemble.combination_rules import NOISY_OR
 from xmtc.methods.ensemble.model import CombinedModel, RemappedModel
 from xmtc.pipeline import build_labelled_dataset
+from xmtc.scores.calibration import describe_calibration
 from xmtc.storage.form import is_equal
 from xmtc.tagger import Tagger
 from xmtc.text.string_index import StringIndex
@@ -71,7 +72,7 @@ def combine(
     combined_model = CombinedModel(n_labels=len(labels), views=sizes, rule=rule, models=tuple(models))
     held_out = None if valid is None else build_labelled_dataset(views, labels, valid, run)
     model = combined_model if held_out is None else calibrate_combination(combined_model, held_out, run)
-    about = describe_combination(taggers, rule, None if valid is None else len(valid), sizes, len(labels))
+    about = describe_combination(taggers, rule, None if held_out is None else held_out.n_docs, sizes, len(labels))
     before = [entry for i, tagger in enumerate(taggers) for entry in add_name_prefix(tagger.history, f"member-{i}")]
     history = (*before, *new_history)
     combined = Tagger(views, labels, merge_frequencies(taggers, labels), model, about, history=history)
@@ -155,4 +156,4 @@ def describe_combined_scores(n_valid: int | None) -> dict[str, Any]:
     """Return the kind of the combined scores, and the reason."""
     if n_valid is None:
         return {"are": "raw", "because": "not calibrated; give validation documents with --valid"}
-    return {"are": "probabilities", "documents": n_valid, "because": f"calibrated on {n_valid:,} documents"}
+    return {"are": "probabilities", "documents": n_valid, "because": describe_calibration(n_valid, "validation ")}

@@ -62,5 +62,4 @@ def calibrate(
             err=True,
         )
     if not quiet:
-        n_docs = calibrated.about["scores"]["documents"]
-        echo(f"{target}: calibrated on {n_docs:,} documents. Next: xmtc evaluate {target} CORPUS", err=True)
+        echo(f"{target}: {calibrated.about['scores']['because']}. Next: xmtc evaluate {target} CORPUS", err=True)

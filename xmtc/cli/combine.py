@@ -69,5 +69,7 @@ def combine(
     if source is not None:
         report_rejects(source)
     if not quiet:
+        scores = combined.about["scores"]
+        echo(f"Scores are {scores['are']}: {scores['because']}.", err=True)
         summary = f"{len(models)} models with {combined.about['n_labels']:,} labels"
         echo(f"{output}: {summary}. Next: xmtc evaluate {output} TEST-CORPUS", err=True)

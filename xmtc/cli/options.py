@@ -85,8 +85,13 @@ LogJsonOption = Annotated[
 ]
 
 
-def input_option(*names: str, help: str, metavar: str | None = None) -> Any:
-    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=INPUT)
+def input_option(*names: str, help: str, metavar: str | None = None, parser: Callable[[str], str] | None = None) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, parser=parser, rich_help_panel=INPUT)
+
+
+def parse_separator(text: str) -> str:
+    r"""Return the separator; \n is a line break and \t a tab, because few shells can pass these."""
+    return {r"\n": "\n", r"\t": "\t"}.get(text, text)
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,10 @@ class CorpusOptions:
     ] = None
     id: Annotated[str | None, input_option(metavar="FIELD", help="Field with the document id.")] = None
     separator: Annotated[
-        str | None, input_option(metavar="TEXT", help="Separator of labels in one cell, '|' by default.")
+        str | None,
+        input_option(
+            metavar="TEXT", help=r"Separator of labels in one cell, '|' by default; \n, \t.", parser=parse_separator
+        ),
     ] = None
     delimiter: Annotated[str | None, input_option(metavar="TEXT", help="Delimiter of table cells: ; , | or tab.")] = (
         None

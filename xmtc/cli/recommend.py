@@ -36,6 +36,14 @@ def recommend(
     methods: Annotated[
         str | None, typer.Option(metavar="A,B,C", help="Methods to try instead of the default ones.")
     ] = None,
+    vocab: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VOCAB",
+            help="Vocabulary of the labels: a folder of `xmtc vocab import`, a SKOS file or a table; lexical is also "
+            "tried, alone and in a consensus.",
+        ),
+    ] = None,
     test: Annotated[
         str | None,
         typer.Option(metavar="CORPUS", help="Corpus for the evaluation instead of up to 2,000 held-out documents."),
@@ -56,15 +64,22 @@ def recommend(
     from dataclasses import replace
 
     from xmtc.analysis.method_specs import parse_specs
-    from xmtc.analysis.recommend.recommendation import list_candidate_methods, recommend_method
+    from xmtc.analysis.recommend.recommendation import list_candidate_methods, recommend_method, set_vocabulary
     from xmtc.analysis.recommend.samples import make_samples
     from xmtc.analysis.trials import claim_work_folder
+    from xmtc.cli.vocab import open_vocabulary
     from xmtc.features import FEATURES, TEXTS
 
     budget = parse_time_budget(time_limit)
     source = open_corpus_input(corpus, reading, quiet=True)
     content = FEATURES if source.has_features else TEXTS
-    specs = list_candidate_methods(content) if methods is None else parse_specs(methods.split(","), [], content)
+    if methods is None:
+        specs = list_candidate_methods(content, has_vocabulary=vocab is not None)
+    else:
+        specs = parse_specs(methods.split(","), [], content)
+    if vocab is not None:
+        open_vocabulary(vocab)  # refuses a wrong one before the trials
+        specs = [set_vocabulary(spec, vocab) for spec in specs]
     test_corpus = None if test is None else open_corpus_input(test, replace(reading, rejects=None), quiet=True)
     with tempfile.TemporaryDirectory(prefix="xmtc-recommend-") if work is None else nullcontext(str(work)) as folder:
         if work is not None:
@@ -74,6 +89,7 @@ def recommend(
     for opened in filter(None, (source, test_corpus)):
         report_rejects(opened)
     options = [*format_corpus_options(reading), *format_machine_options(threads, device)]
+    options += [] if vocab is None else ["--vocab", vocab]
     echo((format_json if json else format_recommendation)(result, corpus, options))
 
 
@@ -85,8 +101,16 @@ def print_status(sentence: str) -> None:
 
 def format_train_command(chosen: ExpectedResult, corpus: str, options: list[str]) -> str:
     import shlex
+    from dataclasses import replace
 
-    return shlex.join(["xmtc", "train", corpus, *chosen.spec.as_arguments(), "-o", "MODEL", *options])
+    from xmtc.analysis.recommend.recommendation import is_vocabulary_parameter
+
+    spec = chosen.spec
+    if "--vocab" in options:  # which `xmtc train` passes to the methods that match label names
+        vocabulary = options[options.index("--vocab") + 1]
+        kept = [(n, value) for n, value in spec.parameters if not (is_vocabulary_parameter(n) and value == vocabulary)]
+        spec = replace(spec, parameters=tuple(kept))
+    return shlex.join(["xmtc", "train", corpus, *spec.as_arguments(), "-o", "MODEL", *options])
 
 
 def format_json(result: Recommendation, corpus: str, options: list[str]) -> str:

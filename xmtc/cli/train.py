@@ -151,9 +151,12 @@ def report_checkpoint_on_interrupt(checkpoint: Checkpoint) -> Iterator[None]:
 
 def print_training_summary(tagger: Tagger, output: Path, method: str, seconds: float) -> None:
     from xmtc.features.columns import FittedColumns
+    from xmtc.features.names import FittedNames
 
     if chosen := tagger.about.get("chosen"):
         echo(f"analyzer={chosen['analyzer']}: {chosen['because']}.", err=True)
+    if isinstance(names := tagger.views.get("names"), FittedNames):
+        echo(f"Label names are compared with stemming={names.stemming}.", err=True)
     if isinstance(columns := tagger.views.get("columns"), FittedColumns):
         echo(f"The features of each document were {columns.describe_scaling()}.", err=True)
     scores = tagger.about["scores"]

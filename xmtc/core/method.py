@@ -291,10 +291,10 @@ class Method(ParameterSet, ABC):
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> Model:
         """Train a model on valid data; `valid` is only used for early stopping and calibration."""
 
-    def list_label_names(self, labels: Sequence[str]) -> Iterable[LabelName]:
+    def list_label_names(self, labels: Sequence[str], language: str | None = None) -> Iterable[LabelName]:
         """Return the names of the labels of the training documents and of all other labels it can predict.
 
-        Only called if `has_label_name_input`."""
+        Only called if `has_label_name_input`. `language` is that of the texts, such as finnish, if it is recognised."""
         return ()
 
     def select_held_out_rows(self, data: Dataset) -> np.ndarray | None:

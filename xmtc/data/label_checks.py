@@ -18,7 +18,7 @@ LIST_FRAGMENT_PATTERN = re.compile(r"^[\[({]|[\])}]$|^['\"].*['\"]$", re.DOTALL)
 MAX_CHECKED_DOCUMENTS = 100_000
 MIN_SINGLETON_LABELS = 20  # with fewer labels it is normal that each occurs once
 SEPARATOR_NAMES = {"\n": "a line break", "\t": "a tab", " ": "blanks"}
-SEPARATOR_SHELL_ARGUMENTS = {"\n": "$'\\n'", "\t": "$'\\t'"}
+SEPARATOR_SHELL_ARGUMENTS = {"\n": "'\\n'", "\t": "'\\t'"}
 
 
 class LabelChecker:

@@ -16,7 +16,8 @@ from xmtc.core.run import Run
 from xmtc.data.batch import concatenate_bytes
 from xmtc.features.view import View
 from xmtc.features.words import FittedWords
-from xmtc.text.stemming import PLURAL_STEMMING, get_stemmer
+from xmtc.text.analyzers import AUTO
+from xmtc.text.stemming import choose_stemming, get_stemmer
 from xmtc.text.string_index import StringIndex
 from xmtc.text.tokenizer import Tokenizer, WordSequences, batch_texts
 
@@ -36,13 +37,18 @@ class Names(View):
         1000, "Number of words at the beginning of a text that are searched.", low=1, search=(100, 3000), log=True
     )
     stemming: str = param(
-        PLURAL_STEMMING,
-        "Stemming of words: none, plural (removes a final s), or a language of Snowball such as english.",
+        AUTO,
+        "Stemming of words: none, plural (removes a final s), a language of Snowball such as english, or auto (that of "
+        "the texts' language; plural for English).",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         get_stemmer(self.stemming)
+
+    def with_language(self, language: str | None) -> Names:
+        """Return the view with the stemming for texts in a language, if it is not set."""
+        return self.replace(stemming=choose_stemming(language)) if self.stemming == AUTO else self
 
     def fit(self, contents: Iterable[str], run: Run = Run(), names: Sequence[str] = ()) -> tuple[FittedNames, Tokens]:
         """Learn the vocabulary from label names and return the texts' tokens."""

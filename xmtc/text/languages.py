@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 
 import numpy as np
 
 from xmtc.errors import XmtcError, as_missing_extra
 from xmtc.text.stop_words import common_words, language_names
 from xmtc.text.string_index import NOT_FOUND, StringIndex
+from xmtc.text.tokenizer import Tokenizer
 
 # Han, kana, Thai, Lao, Burmese and Khmer, where a run of letters is a clause
 UNSPACED_SCRIPT_RANGES = (
     (0x3005, 0x3008), (0x3040, 0x3100), (0x31F0, 0x3200), (0x3400, 0xA000), (0xF900, 0xFB00),
     (0x0E00, 0x0F00), (0x1000, 0x10A0), (0x1780, 0x1800), (0xFF66, 0xFF9E), (0x20000, 0x40000),
 )  # fmt: skip
+MAX_DETECTION_TEXTS, MAX_DETECTION_WORDS = 1000, 1000  # texts, and words of each, that tell the language of a corpus
+# Codes of SKOS files for the names of languages
+LANGUAGE_CODES = {
+    "danish": "da", "dutch": "nl", "english": "en", "finnish": "fi", "french": "fr", "german": "de", "hungarian": "hu",
+    "italian": "it", "norwegian": "nb", "portuguese": "pt", "romanian": "ro", "russian": "ru", "spanish": "es",
+    "swedish": "sv", "turkish": "tr",
+}  # fmt: skip
 MIN_COMMON_WORD_SHARE = 0.05  # of all words; in running text the share of common words is at least a fifth
 
 
@@ -36,6 +45,12 @@ def detect_language(text: np.ndarray, ends: np.ndarray, frequencies: np.ndarray)
         shares[language] = frequencies[numbers[numbers != NOT_FOUND]].sum() / max(1, frequencies.sum())
     best = max(shares, key=lambda language: shares[language])
     return best if shares[best] >= MIN_COMMON_WORD_SHARE else None
+
+
+def detect_text_language(texts: Iterable[str]) -> str | None:
+    """Return the language of the first texts, or None if it is not recognised."""
+    words = Tokenizer(min_chars=1).index_words(list(islice(texts, MAX_DETECTION_TEXTS)), MAX_DETECTION_WORDS)
+    return detect_language(words.text, words.ends, words.frequencies)
 
 
 def load_language_identifier(wanted: str) -> Callable[[str], str]:

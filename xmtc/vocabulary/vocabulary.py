@@ -162,6 +162,14 @@ class Vocabulary(Form):
         """Raise an XmtcError if the vocabulary has no names in a language."""
         self._language_index(language or None)
 
+    def has_language(self, language: str) -> bool:
+        """Return True if the vocabulary has names in a language."""
+        try:
+            self.check_language(language)
+        except XmtcError:
+            return False
+        return True
+
     def _language_index(self, language: str | None) -> int:
         """Return the number of a language; `en` also matches `en-GB`, and the other way round, if only one exists."""
         if language is None:

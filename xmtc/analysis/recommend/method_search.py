@@ -27,6 +27,7 @@ from xmtc.analysis.trials import make_training_run, run_or_load, warm_up
 from xmtc.errors import XmtcError
 from xmtc.evaluation import parse_metric
 from xmtc.features.tfidf import Tfidf
+from xmtc.methods import method_class
 from xmtc.pipeline import Pipeline
 from xmtc.scores.calibration import count_trainings
 from xmtc.text.analyzers import AUTO
@@ -175,7 +176,8 @@ class MethodSearch:
         return max(1.0, min(fitting, SLACK_SECONDS + share, self.seconds_left, self.budget))
 
     def select_promising(self, methods: Sequence[MethodTrials]) -> list[MethodTrials]:
-        """Return the methods worth a trial on a larger sample: they may train in time and may catch up on the best.
+        """Return the methods worth a trial on a larger sample: they may train in time and may catch up on the best, or
+        match label names, which is for a consensus.
 
         If no method may train in time, return the fastest ones.
         """
@@ -198,8 +200,12 @@ class MethodSearch:
         return [
             method
             for rank, method in enumerate(by_metric)
-            if rank < MIN_PROMISING_METHODS or best - values[method.spec.name] <= max_gap
+            if rank < MIN_PROMISING_METHODS or best - values[method.spec.name] <= max_gap or matches_names(method)
         ]
+
+
+def matches_names(method: MethodTrials) -> bool:
+    return method_class(method.spec.method).has_label_name_input is True  # a property of combinations
 
 
 def try_build_pipeline(spec: MethodSpec, samples: Samples) -> Pipeline | None:

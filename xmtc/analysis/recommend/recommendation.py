@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xmtc.analysis.method_specs import MethodSpec, as_typed_parameters, is_trainable_on
 from xmtc.analysis.recommend.method_search import (
@@ -14,14 +14,15 @@ from xmtc.analysis.recommend.method_search import (
     MethodTrials,
 )
 from xmtc.analysis.recommend.samples import Samples
-from xmtc.errors import XmtcError
+from xmtc.errors import MissingExtra, XmtcError
 from xmtc.methods import as_method, method_class
-from xmtc.parameters import build_method
+from xmtc.parameters import build_method, collect_all_parameters
 
 # On none of the five corpora of experiments/results/rivals.json does another method have a better nDCG@5 than the best
 # of these; the remaining ones are the fastest.
 LINEAR_METHODS = ("plt", "dismec", "proxml", "bonsai", "parabel", "fastxml", "pfastrexml", "annexml")
 NEURAL_METHODS = ("attention_xml", "rank_ae")  # one reads sequences, the other bags of words
+LABEL_NAME_METHOD = "lexical"  # tried if there is a vocabulary, and in a consensus
 METRIC_TOLERANCE = 0.002  # methods that differ by less are equal; the faster one is chosen
 MIN_CONSENSUS_GAIN = 0.003  # below it a consensus is not worth its time
 CONSENSUS_TIME_FACTOR = 1.3  # of the trials of both members, that must be left for a trial of the consensus
@@ -54,10 +55,25 @@ class Recommendation:
     budget: float
 
 
-def list_candidate_methods(content: str) -> list[MethodSpec]:
+def list_candidate_methods(content: str, has_vocabulary: bool = False) -> list[MethodSpec]:
     """Return the methods to try on a corpus of texts or of features on this machine."""
-    names = [*LINEAR_METHODS, *list_trainable_networks()]
+    names = [*LINEAR_METHODS, *list_trainable_networks(), *([LABEL_NAME_METHOD] if has_vocabulary else [])]
     return [MethodSpec(name, name) for name in names if is_trainable_on(as_method(name), content)]
+
+
+def set_vocabulary(spec: MethodSpec, vocabulary: str) -> MethodSpec:
+    """Return a method that matches the label names of a vocabulary, unless it has another one or matches none."""
+    try:
+        parameters = collect_all_parameters(spec.method, as_typed_parameters(spec))
+    except MissingExtra:  # its trial reports that it is not installed
+        return spec
+    unset = [name for name in parameters if is_vocabulary_parameter(name) and name not in dict(spec.parameters)]
+    return replace(spec, parameters=(*spec.parameters, *((name, vocabulary) for name in unset)))
+
+
+def is_vocabulary_parameter(name: str) -> bool:
+    """Return True for `vocabulary`, and for that of a member of a combination, such as `lexical.vocabulary`."""
+    return name.rpartition(".")[2] == "vocabulary"
 
 
 def list_trainable_networks() -> list[str]:
@@ -88,9 +104,7 @@ def recommend_method(
             f"No method could be trained on {samples.sizes[0]:,} documents. {reason} A longer --time-limit may help."
         )
     results = [estimate_result(method, search) for method in successful]
-    consensus = try_consensus(search, successful)
-    if consensus is not None:
-        results.append(consensus)
+    results += filter(None, [try_consensus(search, pair) for pair in list_partners(search, successful)])
     results.sort(key=lambda result: -result.metrics[MAIN_METRIC])
     return Recommendation(
         choose_result(results), results, failed, unfinished, samples.n_docs, len(samples.held_out), budget
@@ -122,14 +136,13 @@ def choose_result(results: list[ExpectedResult]) -> ExpectedResult:
     return min(equal, key=lambda result: result.seconds)
 
 
-def try_consensus(search: MethodSearch, methods: list[MethodTrials]) -> ExpectedResult | None:
-    """Try the consensus of the best method and the best of another family, if the time suffices.
+def try_consensus(search: MethodSearch, pair: tuple[MethodTrials, MethodTrials]) -> ExpectedResult | None:
+    """Try the consensus of two methods, if the time suffices.
 
     Its gain over the better member on the largest sample is expected to remain on all documents.
     """
-    pair = choose_partners(search, methods)
-    parameters = pair and merge_parameters(pair)
-    if not pair or not parameters:
+    parameters = merge_parameters(pair)
+    if not parameters:
         return None
     n_docs = search.samples.n_docs
     seconds = sum(map(search.estimate_training_seconds, pair)) - search.startup_seconds
@@ -171,16 +184,19 @@ def merge_parameters(pair: tuple[MethodTrials, MethodTrials]) -> dict[str, str] 
     return merged
 
 
-def choose_partners(search: MethodSearch, methods: list[MethodTrials]) -> tuple[MethodTrials, MethodTrials] | None:
-    """Return the best method and the best one of another family that was tried on as many documents."""
+def list_partners(search: MethodSearch, methods: list[MethodTrials]) -> list[tuple[MethodTrials, MethodTrials]]:
+    """Return the best method with the best one of another family that was tried on as many documents, and with the one
+    that matches label names, which finds other labels however it ranks alone."""
     n_docs = search.samples.n_docs
     ranked = sorted(methods, key=lambda method: (-method.largest_sample, -search.estimate_metric(n_docs, method)))
     first = ranked[0]
-    for other in ranked:
-        is_of_other_family = get_method_family(other) != get_method_family(first)
-        if is_of_other_family and other.largest_sample == first.largest_sample:
-            return first, other
-    return None
+    others = [
+        method
+        for method in ranked
+        if method.largest_sample == first.largest_sample and get_method_family(method) != get_method_family(first)
+    ]
+    label_names = [method for method in others[1:] if method.spec.method == LABEL_NAME_METHOD]
+    return [(first, other) for other in (*others[:1], *label_names)]
 
 
 def get_method_family(method: MethodTrials) -> str:

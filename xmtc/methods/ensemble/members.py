@@ -68,9 +68,10 @@ class CombinedMethod(Method):
     def has_label_name_input(self) -> bool:  # type: ignore[override]
         return any(member.has_label_name_input for member in self.members)
 
-    def list_label_names(self, labels: Sequence[str]) -> list[LabelName]:
+    def list_label_names(self, labels: Sequence[str], language: str | None = None) -> list[LabelName]:
         """Return the label names of the members that read names, which share the names of one data set."""
-        names = [list(member.list_label_names(labels)) for member in self.members if member.has_label_name_input]
+        readers = [member for member in self.members if member.has_label_name_input]
+        names = [list(member.list_label_names(labels, language)) for member in readers]
         if any(other != names[0] for other in names):
             raise XmtcError(
                 "The members that match label names use different vocabularies; train each member alone and combine "

@@ -30,6 +30,8 @@ from xmtc.errors import XmtcError
 from xmtc.methods.lexical.automaton import AhoCorasickAutomaton
 from xmtc.methods.lexical.match_classifier import fit_match_classifier
 from xmtc.methods.lexical.model import LexicalModel
+from xmtc.text.analyzers import AUTO
+from xmtc.text.languages import LANGUAGE_CODES
 from xmtc.vocabulary import NO_CONCEPT, Vocabulary, import_files
 from xmtc.vocabulary.vocabulary import PREFERRED
 
@@ -58,20 +60,26 @@ class Lexical(Method):
         "their own names.",
     )
     name_language: str = param(
-        "", "Language of the vocabulary's names to match, for example en; if empty, names in all languages are used."
+        AUTO,
+        "Language of the vocabulary's names to match, for example en; auto: the language of the texts, where a concept "
+        "has names in it; if empty, names in all languages are used.",
     )
 
-    def list_label_names(self, labels: Sequence[str]) -> Iterable[LabelName]:
+    def list_label_names(self, labels: Sequence[str], language: str | None = None) -> Iterable[LabelName]:
         """Yield the names of labels and of all other concepts that are not deprecated.
 
-        A label that is not in the vocabulary is its own name.
+        A label that is not in the vocabulary is its own name. `language` is that of the texts, such as finnish.
         """
         if not self.vocabulary:
             return (name for label in labels for name in expand_name(label, label))
         is_file = Path(self.vocabulary).is_file()
         vocabulary = import_files([self.vocabulary]) if is_file else Vocabulary.load(self.vocabulary)
-        vocabulary.check_language(self.name_language or None)
-        return iterate_names(vocabulary, labels, self.name_language or None)
+        if self.name_language != AUTO:
+            vocabulary.check_language(self.name_language or None)
+            return iterate_names(vocabulary, labels, self.name_language or None)
+        code = LANGUAGE_CODES.get(language or "")
+        is_known = code is not None and vocabulary.has_language(code)
+        return iterate_names(vocabulary, labels, code if is_known else None, should_fall_back=True)
 
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> LexicalModel:
         if data.names is None:
@@ -92,23 +100,30 @@ class Lexical(Method):
         )
 
 
-def iterate_names(vocabulary: Vocabulary, labels: Sequence[str], language: str | None) -> Iterable[LabelName]:
+def iterate_names(
+    vocabulary: Vocabulary, labels: Sequence[str], language: str | None, should_fall_back: bool = False
+) -> Iterable[LabelName]:
+    """Yield the names of labels and of all other concepts in a language; with should_fall_back, those of a concept
+    without names in it in all languages."""
     concepts = vocabulary.match(labels).tolist()
     for label, concept in zip(labels, concepts, strict=True):
         if concept == NO_CONCEPT:
             yield from expand_name(label, label)
         else:
-            yield from iterate_concept_names(vocabulary, concept, label, language)
+            yield from iterate_concept_names(vocabulary, concept, label, language, should_fall_back)
     matched = set(concepts)
     for concept in range(len(vocabulary)):
         if concept not in matched and not vocabulary.deprecated[concept]:
-            yield from iterate_concept_names(vocabulary, concept, vocabulary.uri(concept), language)
+            yield from iterate_concept_names(vocabulary, concept, vocabulary.uri(concept), language, should_fall_back)
 
 
 def iterate_concept_names(
-    vocabulary: Vocabulary, concept: int, label: str, language: str | None
+    vocabulary: Vocabulary, concept: int, label: str, language: str | None, should_fall_back: bool
 ) -> Iterable[LabelName]:
-    for name in vocabulary.names(concept, language):
+    names = vocabulary.names(concept, language)
+    if should_fall_back and not names:
+        names = vocabulary.names(concept)
+    for name in names:
         yield from expand_name(label, name.text, name.kind == PREFERRED)
 
 

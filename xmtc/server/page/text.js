@@ -41,12 +41,13 @@ export async function tag() {
     return showError(new Error("There is no text yet. Paste a text or open a file."));
   }
   begin();
+  const { signal } = asking;
   try {
     const body = { text: words, ...predictOptions() };
-    const { results } = await fetchJson(modelPath(model().name, "predict"), { body, signal: asking.signal });
+    const { results } = await fetchJson(modelPath(model().name, "predict"), { body, signal });
     answer = { text: words, tags: results[0].tags };
     await refreshModel();
-    showAnswer();
+    if (!signal.aborted) showAnswer(); // else a newer request shows its answer
   } catch (error) {
     if (error.name === "AbortError") return; // replaced by a newer request
     forget();
