@@ -416,7 +416,7 @@ def test_pdf_knows_its_pages(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("module", "name", "extra"), [
     ("python_calamine", "c.xlsx", "tables"), ("pypdf", "c.pdf", "documents"), ("trafilatura", "c.html", "documents"),
 ])  # fmt: skip
-def test_what_is_not_installed_is_named(module: str, name: str, extra: str, tmp_path: Path, monkeypatch) -> None:
+def test_missing_extra_is_named(module: str, name: str, extra: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, module, None)
     (tmp_path / name).write_bytes(b"anything")
     with pytest.raises(XmtcError, match=rf"pip install 'xmtc\[{extra}\]'"):

@@ -70,8 +70,8 @@ def answers(scores):
     return Predictions(np.tile(np.arange(scores.shape[1], dtype=np.int32), (len(scores), 1)), scores)
 
 
-def test_a_curve_by_hand():
-    """Two documents with two predictions each: 0.4 is correct, 0.1 is not; 0.2 and 0.3 violate the order and are
+def test_curve_matches_a_worked_example():
+    """Two documents with two predictions each: 0.4 is correct, 0.1 is not; 0.2 and 0.3 are in the wrong order and are
     pooled."""
     result, Y = answers([[0.4, 0.2], [0.3, 0.1]]), csr_array(np.array([[1, 1], [0, 0]], np.float32))
     scores, probabilities = fit_isotonic_curve(result, Y)
@@ -86,7 +86,7 @@ def test_a_curve_by_hand():
     )
 
 
-def test_the_top_of_the_curve_is_lower_the_fewer_labels_it_has():
+def test_top_of_the_curve_is_lower_with_fewer_labels():
     def fit_top(n_hits, weights=None):
         scores = np.concatenate([np.full(100, 0.5), np.full(n_hits, 0.9)])[:, None]
         hits = np.concatenate([np.arange(100) % 2, np.ones(n_hits)])[:, None]
@@ -323,14 +323,14 @@ def test_resumed_training_gives_the_same_bytes(after, trained, tmp_path):
     assert not folder.exists()
 
 
-def test_pieces_of_a_training_without_calibration_are_not_mixed_in(tmp_path):
+def test_checkpoint_of_a_training_without_calibration_is_not_used(tmp_path):
     run = Run(threads=1, checkpoint=tmp_path / "kept")
     Classifier("parabel", **QUICK, calibrate=False).fit(*ENOUGH, run=run)
     with pytest.raises(XmtcError, match="holds pieces of a training with other data or parameters"):
         Classifier("parabel", **QUICK).fit(*ENOUGH, run=run)
 
 
-def test_the_history_shows_both_trainings(trained):
+def test_history_contains_both_trainings(trained):
     titles = [entry["title"] for entry in trained.history_]
     first = [title for title in titles if title.startswith("calibration/")]
     assert first
@@ -354,7 +354,7 @@ def test_calibrate_is_a_parameter(trained, plain, tmp_path):
     assert pipeline.calibration == Calibration(calibrate=False)
 
 
-def test_tuning_calibrates_no_trial(monkeypatch):
+def test_trials_of_tuning_are_not_calibrated(monkeypatch):
     pytest.importorskip("optuna")
     from xmtc.analysis.tune.search import TuningGoal, tune
     from xmtc.analysis.tune.space import Range
@@ -405,7 +405,7 @@ def corpora(tmp_path_factory):
     return folder
 
 
-def test_a_model_is_calibrated_afterwards(corpora, tmp_path):
+def test_command_calibrates_an_existing_model(corpora, tmp_path):
     raw, level = tmp_path / "raw", tmp_path / "level"
     words = ("train", corpora / "train.jsonl", "-m", "dismec", "-o", raw, "-p", "calibrate=false", "--threads", 1)
     assert "Scores are raw: calibrate=false." in invoke(*words).stderr
@@ -421,7 +421,7 @@ def test_a_model_is_calibrated_afterwards(corpora, tmp_path):
     assert json.loads(invoke("info", level).stdout)["scores"]["documents"] == 300
 
 
-def test_a_decision_on_other_scores_is_dropped(plain, corpora, tmp_path):
+def test_calibration_drops_thresholds_tuned_on_other_scores(plain, corpora, tmp_path):
     model, valid = tmp_path / "model", corpora / "valid.jsonl"
     plain.save(model)
     invoke("thresholds", model, valid)
@@ -431,7 +431,7 @@ def test_a_decision_on_other_scores_is_dropped(plain, corpora, tmp_path):
     assert "decision" not in Tagger.load(model).about
 
 
-def test_too_few_documents_are_refused(corpora, tmp_path):
+def test_too_few_documents_are_rejected(corpora, tmp_path):
     Classifier("parabel", **QUICK).fit(*FEW, run=ONE).save(tmp_path / "model")
     before = (tmp_path / "model" / "about.json").read_bytes()
     with pytest.raises(XmtcError, match="Calibration needs at least 100 documents with labels; got 9"):

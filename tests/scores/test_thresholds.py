@@ -70,7 +70,7 @@ def test_selection_is_limited_to_the_depth():
     assert labels_of(LabelSelector("f1", "all", np.array([0.5], np.float32), depth=2)(result)) == [[3, 1]]
 
 
-def test_expected_f1_by_hand():
+def test_expected_f1_matches_a_worked_example():
     # p = 0.9, 0.5, 0.1: 1.8 / 2.5 = 0.72, 2.8 / 3.5 = 0.8, 3.0 / 4.5 = 0.67; p = 0.2 alone: 0.4 / 1.2
     result = predictions([[(0, 0.9), (1, 0.5), (2, 0.1)], [(5, 0.2)], []])
     assert select_by_expected_f1(result).sum(axis=1).tolist() == [2, 1, 0]
@@ -86,7 +86,7 @@ def test_expected_f1_is_better_than_one_threshold_where_scores_are_probabilities
     order = np.argsort(-p, axis=1)
     Y = (rng.random(p.shape) < p).astype(np.int8)
     result = Predictions(order.astype(np.int32), np.take_along_axis(p, order, 1).astype(np.float32))
-    has_labels = Y.any(axis=1)  # as those of a corpus have
+    has_labels = Y.any(axis=1)  # like the labels of a corpus
     result, Y = Predictions(result.labels[has_labels], result.scores[has_labels]), Y[has_labels]
     results = to_ranked_results(result, csr_array(Y))
     best = max(compute_mean_f1(ThresholdGoal("f1"), results, threshold) for threshold in np.linspace(0.01, 0.99, 99))
@@ -135,27 +135,27 @@ def small():
     return to_ranked_results(result, csr_array(np.array([[1, 0], [1, 1], [0, 0], [1, 0]])))
 
 
-def test_the_average_label_by_hand():
+def test_threshold_of_the_average_label_matches_a_worked_example():
     results = small()
-    # scores .9 .8 .7 .6 .4 .2: of labels 0 0 0 1 0 1, right yes yes no no yes yes; four are true
+    # scores .9 .8 .7 .6 .4 .2; labels 0 0 0 1 0 1; correct yes yes no no yes yes; four labels are true
     micro = compute_average_label(results, ThresholdGoal("micro-f1"), *sort_predictions(results))
     assert micro.n_correct.tolist() == pytest.approx([1 / 4, 2 / 4, 2 / 4, 2 / 4, 3 / 4, 4 / 4])
     assert micro.n_assigned.tolist() == pytest.approx([1 / 4, 2 / 4, 3 / 4, 4 / 4, 5 / 4, 6 / 4])
-    # each label alike: decisions of label 0 weigh a third, those of 1 one; there are two labels
+    # macro average: predictions of label 0 weigh a third, those of label 1 one; there are two labels
     macro = compute_average_label(results, ThresholdGoal("macro-f1"), *sort_predictions(results))
     assert macro.n_correct.tolist() == pytest.approx([1 / 6, 2 / 6, 2 / 6, 2 / 6, 3 / 6, 6 / 6])
     assert macro.n_assigned.tolist() == pytest.approx([1 / 6, 2 / 6, 3 / 6, 6 / 6, 7 / 6, 10 / 6])
-    # at 0.4 five are given, three of them right: F1 is 6 / 9
+    # at 0.4, five labels are predicted and three of them are correct: F1 is 6 / 9
     _, scores, right = sort_predictions(results)
     assert compute_half_f1(results, scores, right, 0.4) == pytest.approx(3 / 9)
 
 
-def test_thresholds_of_labels_by_hand():
+def test_thresholds_of_labels_match_a_worked_example():
     # label 0 alone: at .9 2/4, at .8 4/5, at .7 4/6, at .4 6/7; label 1 alone: at .6 0, at .2 2/3
     own = tune_thresholds(small(), ThresholdGoal("macro-f1"), 3, "label", smoothing_counts=(0.0,)).decision.thresholds
     shared = fit_shared_threshold(small(), ThresholdGoal("macro-f1"))
     assert own.tolist() == pytest.approx([0.4, 0.2, shared])
-    # of very many added documents, the threshold that is best for the average label
+    # with very much smoothing, the threshold is the best one for the average label
     all_alike = tune_thresholds(
         small(), ThresholdGoal("micro-f1"), 3, "label", smoothing_counts=(1e9,)
     ).decision.thresholds
