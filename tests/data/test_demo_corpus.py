@@ -194,7 +194,7 @@ def test_built_again_from_numpy_alone_it_is_the_same(
     assert [again[document.id] for document in before] == before
 
 
-def test_split(corpus: list[Document]) -> None:
+def test_split_is_stored(corpus: list[Document]) -> None:
     train, test = split_demo_documents(corpus, seed=3, share=0.25)
     assert len(test) == round(len(corpus) / 4)
     assert sorted(document.id for document in train + test) == [document.id for document in corpus]

@@ -184,7 +184,7 @@ def test_a_pair_is_written_to_two_files(target: str, tmp_path: Path, monkeypatch
     assert not list(tmp_path.iterdir())
 
 
-def test_the_corpus_is_never_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_corpus_is_never_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     save(tmp_path)
     for target in ("train_labels.txt", "a.txt,train_labels.txt", "train_texts.txt,b.txt"):

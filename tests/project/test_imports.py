@@ -108,7 +108,7 @@ def test_import_xmtc_is_light():
     assert not {"numpy", "numba", "sklearn", *HEAVY} & modules_after("import xmtc")
 
 
-def test_linear_methods_leave_torch_alone():
+def test_linear_methods_do_not_import_torch():
     assert not set(HEAVY) & modules_after("import xmtc.classifier, xmtc.methods.label_tree.parabel")
 
 
@@ -120,7 +120,7 @@ def test_files_are_fetched_without_heavy_imports():
     assert not {"numpy", "numba", "scipy", "pyarrow", *HEAVY} & modules_after("import xmtc.data.file_prefetch")
 
 
-def test_of_the_commands_only_the_one_that_is_asked_for_is_imported():
+def test_only_the_module_of_the_requested_command_is_imported():
     begin = "from xmtc.cli import build_app, select_commands;"
     found = modules_after(f"{begin} build_app(select_commands(['info', 'train']))")
     assert "xmtc.cli.info" in found
@@ -129,8 +129,8 @@ def test_of_the_commands_only_the_one_that_is_asked_for_is_imported():
 
 
 @of_the_checkout
-def test_no_name_of_the_command_is_that_of_a_file_of_it():
-    """Importing the file would hide it."""
+def test_names_of_xmtc_cli_differ_from_its_modules():
+    """Importing the module would replace the name."""
     files = {path.stem for path in (ROOT / "cli").glob("*.py")}
     tree = ast.parse((ROOT / "cli" / "__init__.py").read_text())
     assert not files & {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
