@@ -1,4 +1,5 @@
-"""Damaged descriptions and arrays of model folders: a one-line error, never a traceback, a crash or an endless search."""
+"""Damaged descriptions and arrays of model folders give a one-line error, never a traceback, a crash or an endless
+search."""
 
 from __future__ import annotations
 
