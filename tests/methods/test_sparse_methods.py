@@ -372,7 +372,7 @@ def test_l1_penalty_keeps_fewer_weights_than_pruning():
 
 
 def test_proxml_weighs_own_documents_by_inverse_propensity():
-    """A label of one third of the documents has a smaller weight than one of a hundredth; A = 0 makes them equal."""
+    """A common label has a smaller weight than a rare one, and document weights count as repeated documents."""
     X, rng = sparse(300, 30, seed=0), np.random.default_rng(1)
     Y = csr_array((rng.random((300, 2)) < [0.3, 0.01]).astype(np.float32))
     data = Dataset.from_matrix(X, Y)

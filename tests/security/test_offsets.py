@@ -1,4 +1,4 @@
-"""Offsets that wrap around in 64 bits lead compiled code nowhere: they are refused when a model is first used."""
+"""Offsets that overflow 64 bits are rejected on first use, before compiled code reads them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def wrapped(offsets: np.ndarray) -> np.ndarray:
     return found
 
 
-def test_numbers_are_compared_and_not_subtracted():
+def test_offsets_are_compared_without_overflow():
     numbers = wrapped(np.arange(8))
     assert (np.diff(numbers[2:5]) >= 0).all()
     assert not is_ascending(numbers)
@@ -50,7 +50,7 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize(("method", "name"), ARRAYS, ids=[f"{method}-{name}" for method, name in ARRAYS])
-def test_models_with_offsets_that_wrap_around_are_refused(tmp_path, method, name):
+def test_models_with_overflowing_offsets_are_rejected(tmp_path, method, name):
     folder = tmp_path / "model"
     shutil.copytree(MODELS / method, folder)
     arrays = load_file(folder / "arrays.safetensors")
@@ -69,13 +69,13 @@ def test_models_with_offsets_that_wrap_around_are_refused(tmp_path, method, name
         Tagger.load(folder).check()
 
 
-def test_vocabularies_with_offsets_that_wrap_around_are_refused():
+def test_vocabularies_with_overflowing_offsets_are_rejected():
     with pytest.raises(ValueError, match="offsets are not ascending"):
         check_offsets(wrapped(np.arange(8)), 7, 7)
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "bsr"])
-def test_matrices_with_offsets_that_wrap_around_are_refused(tmp_path, kind):
+def test_matrices_with_overflowing_offsets_are_rejected(tmp_path, kind):
     matrix = sparse.random_array((8, 8), density=0.5, format="csr", rng=np.random.default_rng(0))
     found = getattr(sparse, f"{kind}_array")(matrix)
     sparse.save_npz(tmp_path / "Y.npz", matrix)
