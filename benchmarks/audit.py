@@ -1,4 +1,4 @@
-"""How much of planted label noise `xmtc data audit` finds: precision and recall of its wrong and missing labels.
+"""Measure precision and recall of `xmtc data audit` on planted label noise.
 
     python benchmarks/audit.py CORPUS [--count N] [--seed 1] [--method parabel]
 
@@ -22,7 +22,7 @@ from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus, open_corpus_writer
 
 NOISE = [("missing", 0.1), ("missing", 0.3), ("swap", 0.1), ("swap", 0.3)]
-FIRST = 200  # of a list, which people would look at
+FIRST = 200  # of findings that people would read
 
 
 def main() -> None:

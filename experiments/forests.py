@@ -1,5 +1,5 @@
-"""FastXML and PfastreXML beside Parabel, through the command: what each reaches, and what it costs. On a machine that
-others share, seconds of the processor say more than those of the clock: both are written down.
+"""Compare accuracy and cost of FastXML, PfastreXML and Parabel through the command. Wall and processor seconds are
+stored, because the machine may be shared.
 
 python experiments/forests.py --data cve-libraries delicious --out forests.json
 """
@@ -19,11 +19,11 @@ from pathlib import Path
 from common import CORPORA
 
 METHODS = {"parabel": [], "fastxml": [], "pfastrexml": []}
-RAW = ["-p", "unit_length=false"]  # Delicious as its authors give it: zeros and ones
+RAW = ["-p", "unit_length=false"]  # zeros and ones, as published by its authors
 
 
 def measured(words: list[str]) -> tuple[str, dict[str, float]]:
-    """A command's output, and what it took: seconds of the clock and of all its threads, and memory at its peak."""
+    """Return the output of a command, wall and processor seconds, and peak memory."""
     begin = time.monotonic()
     with subprocess.Popen([sys.executable, "-m", "xmtc", *words], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -36,7 +36,7 @@ def measured(words: list[str]) -> tuple[str, dict[str, float]]:
 
 
 def stages(log: Path) -> dict[str, float]:
-    """Seconds of the clock of every stage."""
+    """Return wall seconds of every stage."""
     events = [json.loads(line) for line in log.read_text().splitlines()]
     return {event["title"]: round(event["seconds"], 2) for event in events if event["event"] == "stage"}
 

@@ -1,4 +1,4 @@
-"""From what the processes report to medians and ratios."""
+"""Medians and ratios of the results of processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 MB = 1e6
-# measure → what the tables call it; less is better in all of them
+# measure → title in the tables; lower is better for all
 COMPARED = {
     "train_s": "training",
     "batch_ms": "batch",
@@ -23,7 +23,7 @@ BEST_PEER = "best peer"
 
 
 def numbers(train: dict, predict: dict, judged: dict[str, float]) -> dict[str, Any]:
-    """One run, flat."""
+    """Return one run as a flat dictionary."""
     seconds, single = train["seconds"], np.array(predict["single_seconds"]) * 1000
     values = {
         "start_s": seconds["import"] + seconds["warm_up"],
@@ -54,7 +54,7 @@ def brief(record: dict[str, Any]) -> str:
 
 
 def last_words(log: Path, code: int) -> str:
-    """The last line a process wrote, without the folders of this machine."""
+    """Return the last line of a process's output, without folders of this machine."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     said = re.sub(r"(?:/[\w.+-]+)+/", "", lines[-1][:200] if lines else "no output")
     return f"{said.replace('|', ' ')} (exit status {code})"
@@ -69,7 +69,7 @@ def failures(result: dict[str, Any], data: str, row: str) -> list[str]:
 
 
 def summary(result: dict[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
-    """data → row → measure → median over the repeats (of P and PSP: the mean)."""
+    """Return data → row → measure → median over the repeats (mean for P and PSP)."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for data in result["data"]:
         for row in result["rows"]:
@@ -86,8 +86,10 @@ def middle(name: str, runs: list[dict[str, Any]]) -> float:
 
 
 def ratios(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """The peer's measure over ours, of medians, and of each repeat; and P, ours less theirs. Every row of ours stands
-    against its own peer, and against the best of all peers in each measure by itself."""
+    """Return the measure of the peer divided by ours, for medians and each repeat, and our P minus theirs.
+
+    Each of our rows is compared with its peer, and with the best of all peers in each measure.
+    """
     found = []
     for data, rows in summary(result).items():
         peers = [row for row in rows if result["rows"][row]["system"] != "xmtc"]
