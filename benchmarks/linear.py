@@ -77,7 +77,7 @@ JUDGED_BY = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
-class Failed(Exception):
+class RunFailure(Exception):
     """A run has no result; the message is the reason."""
 
 
@@ -181,7 +181,7 @@ def measure(
         if repeat < 0:
             return None
         record = measures.numbers(found["train"], found["predict"], judge(job)) | {"others": clock.others()}
-    except Failed as reason:
+    except RunFailure as reason:
         failed[row.name] = str(reason)
         print(f"  {row.name} failed: {reason}", flush=True)
         return {"failed": str(reason)} if repeat >= 0 else None
@@ -201,9 +201,9 @@ def child(python: str, stage: str, job: dict, timeout: float) -> dict[str, Any]:
         try:
             subprocess.run(command, stdout=output, stderr=output, env=environment, timeout=timeout, check=True)
         except subprocess.TimeoutExpired:
-            raise Failed(f"{stage} took more than {timeout:g} s") from None
+            raise RunFailure(f"{stage} took more than {timeout:g} s") from None
         except subprocess.CalledProcessError as error:
-            raise Failed(f"{stage}: {measures.last_words(log, error.returncode)}") from None
+            raise RunFailure(f"{stage}: {measures.last_words(log, error.returncode)}") from None
     return json.loads(Path(job["reports"], f"{stage}.json").read_text())
 
 

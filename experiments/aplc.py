@@ -37,14 +37,14 @@ def equations(args: argparse.Namespace) -> None:
         sizes = compute_cluster_sizes(n_labels, (1.0,) * n_clusters)
         of_clusters = np.add.reduceat(zipf(n_labels), np.cumsum((0, *sizes))[:-1])
         row = {"data": "Zipf", "labels": n_labels, "clusters": n_clusters, "width": width}
-        found += [row | predicted(sizes, 1 - (1 - of_clusters) ** LABELS, batch) for batch in args.batches]
+        found += [row | predict_cost(sizes, 1 - (1 - of_clusters) ** LABELS, batch) for batch in args.batches]
     for name in REAL:
         _, _, Y = next(read_texts(args.corpora / name))
         sizes = compute_cluster_sizes(Y.shape[1], (1.0, 1.0))
         by_rank = csr_array(Y[:, order_by_frequency(np.bincount(Y.indices, minlength=Y.shape[1]))])
         looks = find_document_clusters(ClusterLayout(sizes, 1, FACTOR), by_rank).mean(0)
         row = {"data": name, "labels": Y.shape[1], "clusters": 2}
-        found += [row | predicted(sizes, looks, batch) for batch in args.batches]
+        found += [row | predict_cost(sizes, looks, batch) for batch in args.batches]
     args.out.write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n")
 
 
@@ -54,7 +54,7 @@ def zipf(n_labels: int) -> np.ndarray:
     return shares / shares.sum()
 
 
-def predicted(sizes: Sequence[int], documents: np.ndarray, batch: int) -> dict[str, Any]:
+def predict_cost(sizes: Sequence[int], documents: np.ndarray, batch: int) -> dict[str, Any]:
     """Compute eqs. 9 and 14 for the fractions of documents with a label in each cluster.
 
     In eq. 14, p_i is the probability that a batch has a label in the cluster; then all of the batch is counted. The
@@ -126,17 +126,20 @@ def step_of(head: Any, width: int, rows: Any, labels: Any, args: argparse.Namesp
     def predict() -> None:
         head.best(features.detach(), 5)
 
-    found = {"gradients_ms": timed(gradients, device), "adamw_ms": timed(optimiser.step, device)}
+    found = {
+        "gradients_ms": measure_milliseconds(gradients, device),
+        "adamw_ms": measure_milliseconds(optimiser.step, device),
+    }
     if device.type == "cuda":
-        found["gradients_on_gpu_ms"] = computed(gradients)
+        found["gradients_on_gpu_ms"] = measure_gpu_milliseconds(gradients)
         torch.cuda.reset_peak_memory_stats()
         gradients()
         optimiser.step()
         found["memory_mb"] = round(torch.cuda.max_memory_allocated() / 1e6)
-    return found | {"best_5_ms": timed(predict, device)}
+    return found | {"best_5_ms": measure_milliseconds(predict, device)}
 
 
-def timed(act: Callable[[], object], device: Any, repeats: int = 30) -> float:
+def measure_milliseconds(act: Callable[[], object], device: Any, repeats: int = 30) -> float:
     import torch
 
     times = []
@@ -149,7 +152,7 @@ def timed(act: Callable[[], object], device: Any, repeats: int = 30) -> float:
     return round(float(np.median(times[5:])), 3)
 
 
-def computed(act: Callable[[], object], repeats: int = 10) -> float:
+def measure_gpu_milliseconds(act: Callable[[], object], repeats: int = 10) -> float:
     """Return the milliseconds of GPU computation without idle time."""
     from torch.profiler import ProfilerActivity, profile
 
@@ -185,9 +188,9 @@ def speed(args: argparse.Namespace) -> None:
             for _ in range(2):  # the first step builds the network and selects kernels
                 begin = time.perf_counter()
                 model.predict(data, 5, Run(device=args.device))
-                predicted = n_docs / (time.perf_counter() - begin)
+                predict_cost = n_docs / (time.perf_counter() - begin)
             found = {"encoder": encoder.name, "batch": batch, "trained_per_s": round(trained), "GB": round(memory, 1)}
-            results.append(found | {"predicted_per_s": round(predicted)} | args.settings)
+            results.append(found | {"predicted_per_s": round(predict_cost)} | args.settings)
             print(results[-1], flush=True)
             args.out.write_text(json.dumps(results, indent=1) + "\n")
 

@@ -48,7 +48,7 @@ def command(*words: str) -> str:
     return done.stdout
 
 
-def prepared(name: str, work: Path) -> tuple[Path, Path]:
+def prepare(name: str, work: Path) -> tuple[Path, Path]:
     """Return the documents for tuning, and a model that was not trained on them."""
     folder, corpus = work / name, CORPORA / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -202,7 +202,7 @@ def main() -> None:
     given = parser.parse_args()
     for name in given.corpora:
         print(name, flush=True)
-        valid, model = prepared(name, given.work)
+        valid, model = prepare(name, given.work)
         test = CORPORA / name / "test.jsonl.gz"
         ours = at_once if given.once else through_commands
         found = ours(valid, model, test) | of_peers(valid, model, test)

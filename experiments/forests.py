@@ -22,7 +22,7 @@ METHODS = {"parabel": [], "fastxml": [], "pfastrexml": []}
 RAW = ["-p", "unit_length=false"]  # zeros and ones, as published by its authors
 
 
-def measured(words: list[str]) -> tuple[str, dict[str, float]]:
+def measure(words: list[str]) -> tuple[str, dict[str, float]]:
     """Return the output of a command, wall and processor seconds, and peak memory."""
     begin = time.monotonic()
     with subprocess.Popen([sys.executable, "-m", "xmtc", *words], stdout=subprocess.PIPE, text=True) as process:
@@ -46,8 +46,8 @@ def row(folder: Path, method: str, more: list[str], place: Path) -> dict:
     model, train_log, test_log = place / "model", place / "train.jsonl", place / "test.jsonl"
     common = ["--quiet", "--log-json"]
     given = ["train", str(folder / f"train{end}"), "-m", method, *more, "-o", str(model)]
-    _, train = measured([*given, *common, str(train_log)])
-    output, test = measured(["evaluate", str(model), str(folder / f"test{end}"), *common, str(test_log)])
+    _, train = measure([*given, *common, str(train_log)])
+    output, test = measure(["evaluate", str(model), str(folder / f"test{end}"), *common, str(test_log)])
     scores = {name: float(value) for name, value in re.findall(r"(\S+@\d)\s+([\d.]+)", output)}
     size = round((model / "arrays.safetensors").stat().st_size / 1e6, 1)
     costs = {"training": train | stages(train_log), "evaluation": test | stages(test_log), "model_mb": size}

@@ -161,12 +161,12 @@ def outcomes(home: Path, tests: Path, words: list[str]) -> dict[str, int]:
     done = subprocess.run(command, cwd=tests, env=outside(), timeout=LIMIT)
     if done.returncode > 1:  # 1: tests failed; other codes: not all tests were run
         done.check_returncode()
-    count = {name: int(value) for name, value in counted(report)}
+    count = {name: int(value) for name, value in count_outcomes(report)}
     failed, skipped = count["failures"] + count["errors"], count["skipped"]
     return {"passed": count["tests"] - failed - skipped, "failed": failed, "skipped": skipped}
 
 
-def counted(report: Path) -> Iterator[tuple[str, str]]:
+def count_outcomes(report: Path) -> Iterator[tuple[str, str]]:
     suite = next(ElementTree.parse(report).iter("testsuite"))
     return ((name, suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped"))
 

@@ -37,12 +37,12 @@ BUILD = ("hatchling", "editables")  # builds the package without downloading any
 
 def lock() -> None:
     for name, extras in LOCKS.items():
-        content = resolved(*extras, hashes=True)
+        content = resolve(*extras, hashes=True)
         (ROOT / name).write_text(HEADER.format(", ".join(extras)) + content)
         print(f"{name}: {content.count('==')} packages")
 
 
-def resolved(*extras: str, hashes: bool = False) -> str:
+def resolve(*extras: str, hashes: bool = False) -> str:
     """Return the packages that xmtc needs with some extras, pinned, for every platform and Python."""
     with tempfile.TemporaryDirectory() as folder:
         output, overrides, further = (Path(folder, name) for name in ("output", "overrides", "further.in"))
@@ -90,7 +90,7 @@ def built(folder: Path) -> dict[str, str]:
 def sbom(path: Path) -> None:
     """Write the bill of materials of a user's installation, with all extras that this repository tests."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
-        requirements.write(resolved("neural", "tune", "vocab"))
+        requirements.write(resolve("neural", "tune", "vocab"))
         requirements.flush()
         how = ["--pyproject", ROOT / "pyproject.toml", "--mc-type", "library", "--output-reproducible"]
         words = [sys.executable, "-m", "cyclonedx_py", "requirements", requirements.name, *how, "--output-file", path]

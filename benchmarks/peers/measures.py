@@ -60,7 +60,7 @@ def last_words(log: Path, code: int) -> str:
     return f"{said.replace('|', ' ')} (exit status {code})"
 
 
-def completed(result: dict[str, Any], data: str, row: str) -> list[dict[str, Any]]:
+def select_complete_rows(result: dict[str, Any], data: str, row: str) -> list[dict[str, Any]]:
     return [run for run in result["runs"] if (run["data"], run["row"]) == (data, row) and "failed" not in run]
 
 
@@ -73,7 +73,7 @@ def summary(result: dict[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
     found: dict[str, dict[str, dict[str, float]]] = {}
     for data in result["data"]:
         for row in result["rows"]:
-            runs = completed(result, data, row)
+            runs = select_complete_rows(result, data, row)
             names = [name for name, value in (runs[0] if runs else {}).items() if isinstance(value, float)]
             if runs:
                 found.setdefault(data, {})[row] = {name: middle(name, runs) for name in names}
@@ -88,7 +88,7 @@ def middle(name: str, runs: list[dict[str, Any]]) -> float:
 def ratios(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the measure of the peer divided by ours, for medians and each repeat, and our P minus theirs.
 
-    Each of our rows is compared with its peer, and with the best of all peers in each measure.
+    Each of our rows is compare_rows with its peer, and with the best of all peers in each measure.
     """
     found = []
     for data, rows in summary(result).items():
@@ -97,19 +97,19 @@ def ratios(result: dict[str, Any]) -> list[dict[str, Any]]:
             own = result["rows"][row]["against"]
             if own in peers:
                 difference = {name: round(rows[row][name] - rows[own][name], 3) for name in PRECISIONS}
-                entry = compared(result, data, row, dict.fromkeys(COMPARED, own))
+                entry = compare_rows(result, data, row, dict.fromkeys(COMPARED, own))
                 found.append({"against": own, **entry, "difference": difference})
             if peers:
                 best = {name: min(peers, key=lambda peer: rows[peer][name]) for name in COMPARED}
-                found.append({"against": BEST_PEER, **compared(result, data, row, best)})
+                found.append({"against": BEST_PEER, **compare_rows(result, data, row, best)})
     return found
 
 
-def compared(result: dict[str, Any], data: str, row: str, against: dict[str, str]) -> dict[str, Any]:
+def compare_rows(result: dict[str, Any], data: str, row: str, against: dict[str, str]) -> dict[str, Any]:
     entry: dict[str, Any] = {"data": data, "row": row}
-    ours = {run["repeat"]: run for run in completed(result, data, row)}
+    ours = {run["repeat"]: run for run in select_complete_rows(result, data, row)}
     for name, peer in against.items():
-        theirs = {run["repeat"]: run for run in completed(result, data, peer)}
+        theirs = {run["repeat"]: run for run in select_complete_rows(result, data, peer)}
         each = [round(theirs[repeat][name] / ours[repeat][name], 3) for repeat in sorted(ours.keys() & theirs.keys())]
         ratio = middle(name, list(theirs.values())) / middle(name, list(ours.values()))
         entry[name] = {"peer": peer, "ratio": round(ratio, 3), "each": each}

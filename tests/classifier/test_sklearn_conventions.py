@@ -26,7 +26,7 @@ BINARIZER = MultiLabelBinarizer().fit(TAGS + TEST_TAGS)
 Y, TEST_Y = BINARIZER.transform(TAGS), BINARIZER.transform(TEST_TAGS)
 
 
-def used(classifier: Classifier) -> dict:
+def trained_parameters(classifier: Classifier) -> dict:
     """Return the parameters of the trained method."""
     return classifier.tagger_.about["parameters"]
 
@@ -41,16 +41,16 @@ class TestUnsetParameters:
             alone = cross_validate(Classifier(method), TEXTS, TAGS, cv=KFold(2))["test_score"].mean()
             assert score == pytest.approx(alone)
         changed = clone(Classifier("parabel")).set_params(method="plt").fit(TEXTS, TAGS)
-        assert used(changed)["C"] == PLT().C != Parabel().C
+        assert trained_parameters(changed)["C"] == PLT().C != Parabel().C
 
     def test_set_parameters_are_kept(self):
         changed = clone(Classifier("parabel", C=1.0)).set_params(method="plt").fit(TEXTS, TAGS)
-        assert used(changed)["C"] == 1.0 != PLT().C
+        assert trained_parameters(changed)["C"] == 1.0 != PLT().C
 
     def test_parameters_of_another_method_are_kept_for_it(self):
         changed = Classifier("plt", arity=4).set_params(method="dismec").fit(TEXTS, TAGS)
-        assert "arity" not in used(changed)
-        assert used(changed.set_params(method="plt").fit(TEXTS, TAGS))["arity"] == 4
+        assert "arity" not in trained_parameters(changed)
+        assert trained_parameters(changed.set_params(method="plt").fit(TEXTS, TAGS))["arity"] == 4
 
     def test_clone_has_only_parameters_of_its_method(self):
         search = GridSearchCV(Classifier("plt", arity=4, C=1.0), {"method": ["dismec"]}, cv=KFold(2)).fit(TEXTS, TAGS)
@@ -95,7 +95,9 @@ class TestUnsetParameters:
         search = GridSearchCV(base, grid, cv=KFold(2)).fit(TEXTS, TAGS)
         assert len(search.cv_results_["params"]) == 3
         assert min(search.cv_results_["mean_test_score"]) > 0.5
-        first = used(clone(base).set_params(**search.cv_results_["params"][1]).fit(TEXTS, TAGS))["members"]
+        first = trained_parameters(clone(base).set_params(**search.cv_results_["params"][1]).fit(TEXTS, TAGS))[
+            "members"
+        ]
         assert [member["method"] for member in first] == ["parabel", "plt"]
         assert first[0]["parameters"]["n_trees"] == 2
         assert first[0]["parameters"]["max_leaf"] == 10
@@ -119,7 +121,7 @@ class TestUnsetParameters:
         Classifier("parabel", n_trees=1, min_df=1).fit(TEXTS, TAGS).save(tmp_path / "model")
         loaded = Classifier.load(tmp_path / "model")
         assert loaded.get_params(deep=False) == {"method": "parabel", "n_trees": 1, "min_df": 1}
-        assert used(clone(loaded).set_params(method="plt").fit(TEXTS, TAGS))["C"] == PLT().C
+        assert trained_parameters(clone(loaded).set_params(method="plt").fit(TEXTS, TAGS))["C"] == PLT().C
         Classifier().fit(np.eye(5), TAGS[:5]).save(tmp_path / "features")
         assert clone(Classifier.load(tmp_path / "features")).fit(np.eye(3), TAGS[:3]).n_features_in_ == 3
 
@@ -291,7 +293,7 @@ class TestScikitLearnTools:
         strip = FunctionTransformer(lambda texts: [text.strip() for text in texts])
         pipeline = make_pipeline(strip, Classifier("consensus", members=("parabel", "plt")))
         pipeline.set_params(classifier__parabel__n_trees=1).fit(TEXTS, Y)
-        assert used(pipeline[-1])["members"][0]["parameters"]["n_trees"] == 1
+        assert trained_parameters(pipeline[-1])["members"][0]["parameters"]["n_trees"] == 1
         assert pipeline.predict_proba(TEST).shape == TEST_Y.shape
 
     def test_partial_fit_error_names_the_alternative(self):

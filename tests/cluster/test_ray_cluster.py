@@ -72,24 +72,24 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != model_folder.HISTORY_FILE}
 
 
-def trained(folder: Path, method: str, run: Run = Run(threads=2), **parameters: Any) -> dict[str, bytes]:
+def train_model(folder: Path, method: str, run: Run = Run(threads=2), **parameters: Any) -> dict[str, bytes]:
     tiny = method_class(method).quick_parameters | parameters
     Pipeline.from_parameters(method, parameters={"calibrate": False} | tiny).fit(DOCUMENTS, run=run).save(folder)
     return files_of(folder)
 
 
 @contextmanager
-def told(title: str, total: float | None = None) -> Iterator[Any]:
+def make_progress(title: str, total: float | None = None) -> Iterator[Any]:
     """Record progress, and call `WHEN_TOLD` with its updates."""
 
-    class Told:
+    class RecordedProgress:
         def advance(self, steps: float = 1) -> None:
             WHEN_TOLD["advance"](title)
 
         def tell(self, news: str) -> None:
             raise AssertionError(news)
 
-    yield Told()
+    yield RecordedProgress()
 
 
 WHEN_TOLD: dict[str, Any] = {}
@@ -100,13 +100,13 @@ WHEN_TOLD: dict[str, Any] = {}
 
 @pytest.mark.parametrize("method", SHARED)
 def test_cluster_training_gives_the_same_bytes(nodes, tmp_path, method):
-    assert trained(tmp_path / "there", method, Run(cluster="auto")) == trained(tmp_path / "here", method)
+    assert train_model(tmp_path / "there", method, Run(cluster="auto")) == train_model(tmp_path / "here", method)
 
 
 def test_matched_negatives_give_the_same_bytes(nodes, tmp_path):
     options = {"match_negatives": True, "max_leaf": 4}
-    here = trained(tmp_path / "here", "parabel", **options)
-    assert trained(tmp_path / "there", "parabel", Run(cluster="auto"), **options) == here
+    here = train_model(tmp_path / "here", "parabel", **options)
+    assert train_model(tmp_path / "there", "parabel", Run(cluster="auto"), **options) == here
 
 
 def test_dead_node_does_not_change_the_bytes(nodes, tmp_path, monkeypatch):
@@ -121,9 +121,9 @@ def test_dead_node_does_not_change_the_bytes(nodes, tmp_path, monkeypatch):
             nodes.remove_node(dying, allow_graceful=False)
 
     monkeypatch.setitem(WHEN_TOLD, "advance", kill)
-    there = trained(tmp_path / "there", "dismec", Run(cluster="auto", progress=told))
+    there = train_model(tmp_path / "there", "dismec", Run(cluster="auto", progress=make_progress))
     assert gone
-    assert there == trained(tmp_path / "here", "dismec")
+    assert there == train_model(tmp_path / "here", "dismec")
 
 
 def test_tasks_and_results_of_a_dead_node_are_recomputed(nodes):
@@ -186,16 +186,16 @@ def test_interrupted_training_resumes(nodes, tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setitem(WHEN_TOLD, "advance", stop)
-    run = Run(cluster="auto", progress=told, checkpoint=tmp_path / "pieces")
+    run = Run(cluster="auto", progress=make_progress, checkpoint=tmp_path / "pieces")
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "there", "dismec", run)
+        train_model(tmp_path / "there", "dismec", run)
     assert len(list((tmp_path / "pieces").glob("labels-*.npz"))) == 2
     seen.clear()
     n_blocks = -(-len({tag for tags in TAGS for tag in tags}) // 4)
     monkeypatch.setitem(WHEN_TOLD, "advance", seen.append)
-    there = trained(tmp_path / "there", "dismec", run)
+    there = train_model(tmp_path / "there", "dismec", run)
     assert seen.count("training") == n_blocks - 2
-    assert there == trained(tmp_path / "here", "dismec")
+    assert there == train_model(tmp_path / "here", "dismec")
 
 
 def test_new_connection_sends_arrays_again(nodes):
@@ -246,10 +246,10 @@ def test_commands_train_and_predict_on_a_cluster(nodes, tmp_path, monkeypatch):
 
 def test_options_without_effect_on_a_cluster_are_rejected(nodes, tmp_path):
     corpus = write(tmp_path / "corpus.jsonl", DOCUMENTS[:60])
-    told = run_command(
+    make_progress = run_command(
         "train", corpus, "-o", tmp_path / "model", "-m", "fasttext", "-p", "epochs=1", "--cluster", "auto"
     )
-    assert "fasttext trains on one machine" in told
+    assert "fasttext trains on one machine" in make_progress
 
 
 def test_concurrent_trials_equal_sequential_trials(nodes):
@@ -269,17 +269,17 @@ def test_comparison_of_methods_and_seeds_runs_on_a_cluster(nodes, tmp_path):
     corpus, test = write(tmp_path / "train.jsonl", DOCUMENTS[:200]), write(tmp_path / "test.jsonl", DOCUMENTS[200:])
     place = TrialContext("planted", (corpus,), test, tmp_path / "work", threads=1, cluster="auto")
     (spec,) = parse_specs(["parabel"], ["calibrate=false"], "texts")
-    told: list[str] = []
-    (found,) = run_methods(place, [spec], 2, told.append)
+    make_progress: list[str] = []
+    (found,) = run_methods(place, [spec], 2, make_progress.append)
     assert not found.failed
     for seed, load in enumerate(found.loaders):
         tagger = Pipeline.from_parameters("parabel", parameters={"calibrate": False, "seed": seed}).fit(DOCUMENTS[:200])
         expected, answers = SavedPredictions.from_tagger(tagger, DOCUMENTS[200:]).first, load().first
         assert np.array_equal(answers.labels, expected.labels)
         assert np.array_equal(answers.scores, expected.scores)
-    assert len(told) == len(found.loaders) == 2
-    run_methods(place, [spec], 2, told.append)
-    assert len(told) == 2  # both trainings were stored
+    assert len(make_progress) == len(found.loaders) == 2
+    run_methods(place, [spec], 2, make_progress.append)
+    assert len(make_progress) == 2  # both trainings were stored
 
 
 def test_node_without_the_corpus_is_reported(nodes, tmp_path, monkeypatch):
@@ -304,7 +304,7 @@ def test_cluster_option_needs_methods_to_train(tmp_path):
 SMALL = "hidden=8 layers=8 dimension=8 epochs=2 batch=16 height=1 arity=4 calibrate=false".split()
 
 
-def fitted(folder: Path, run: Run, *parameters: str) -> bytes:
+def fit_network(folder: Path, run: Run, *parameters: str) -> bytes:
     """Return the arrays of a small AttentionXML: a tree of two levels, so two networks."""
     pipeline = Pipeline.from_parameters("attention_xml", parameters=parse_parameters([*SMALL, *parameters]))
     pipeline.fit(DOCUMENTS[:120], run=run).save(folder)
@@ -333,9 +333,9 @@ def test_workers_equal_torchrun_also_after_an_interruption(nodes, tmp_path):
 
     run = Run(threads=1, cluster="auto", checkpoint=tmp_path / "pieces", callbacks=watch)
     with pytest.raises(KeyboardInterrupt):
-        fitted(tmp_path / "there", run)
+        fit_network(tmp_path / "there", run)
     assert (tmp_path / "pieces" / "level-0-unfinished.npz").exists()
-    there = fitted(tmp_path / "there", run)
+    there = fit_network(tmp_path / "there", run)
     assert passes == wanted[:3] + wanted
     assert there == by_torchrun(tmp_path, 2)
 
@@ -350,7 +350,7 @@ def test_remaining_nodes_continue(nodes, tmp_path):
             if len(passes) == 3:
                 nodes.remove_node(dying, allow_graceful=False)
 
-    fitted(tmp_path / "there", Run(threads=1, cluster="auto", checkpoint=tmp_path / "pieces", callbacks=watch))
+    fit_network(tmp_path / "there", Run(threads=1, cluster="auto", checkpoint=tmp_path / "pieces", callbacks=watch))
     assert passes == [(level, n) for level in ("level-0", "level-1") for n in (1, 2)]
 
 
@@ -369,7 +369,7 @@ def test_consensus_of_a_network_and_a_tree_is_trained(nodes, tmp_path):
 
 def test_user_error_in_a_worker_is_reported(nodes, tmp_path):
     with pytest.raises(XmtcError, match=r"^nowhere\.txt is neither a file nor the name of known word vectors"):
-        fitted(tmp_path / "there", Run(cluster="auto"), "vectors=nowhere.txt")
+        fit_network(tmp_path / "there", Run(cluster="auto"), "vectors=nowhere.txt")
 
 
 def test_missing_ray_train_is_reported(monkeypatch):
@@ -419,7 +419,7 @@ def test_remote_run_forwards_progress_events_and_checkpoints(tmp_path, monkeypat
     """Without a cluster: remote calls are direct calls. The run starts twice, as after the death of a node."""
     told_of, steps = [], []
     monkeypatch.setitem(WHEN_TOLD, "advance", steps.append)
-    host = DriverCallHandler(Run(checkpoint=tmp_path, callbacks=told_of.append), told)
+    host = DriverCallHandler(Run(checkpoint=tmp_path, callbacks=told_of.append), make_progress)
 
     def work(run: Run) -> str:
         run.checkpoint.claim("a training")

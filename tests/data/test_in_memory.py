@@ -327,7 +327,7 @@ class TestMisreadInputs:
     TEXTS = tuple(f"{word} and more" for word in ("apple", "pear", "car", "bus") * 5)
     NUMBERS = tuple(i % 4 for i in range(20))
 
-    def fitted(self, y):
+    def fit_numbers(self, y):
         return Classifier(n_trees=1).fit(self.TEXTS, y)
 
     @pytest.mark.parametrize("X", [np.eye(3), np.array(["red apple", "green pear", "blue plum"], object)])
@@ -361,15 +361,15 @@ class TestMisreadInputs:
 
     def test_zeros_and_ones_are_labels_of_a_model_trained_on_a_column(self):
         column = np.array(self.NUMBERS)[:, None]
-        assert self.fitted(column).score(self.TEXTS[:2], column[:2]) == 1
+        assert self.fit_numbers(column).score(self.TEXTS[:2], column[:2]) == 1
 
     def test_zeros_and_ones_are_labels_of_a_model_trained_on_lists_of_numbers(self):
-        classifier = self.fitted([[0, 1] if i % 2 else [1] for i in self.NUMBERS])
+        classifier = self.fit_numbers([[0, 1] if i % 2 else [1] for i in self.NUMBERS])
         assert classifier.evaluate(self.TEXTS[1:2], [[0, 1]], "P@2") == {"P@2": 1.0}
 
     def test_names_are_rejected_by_a_model_trained_on_an_array(self):
         Y = np.eye(4, dtype=int)[list(self.NUMBERS)]
-        classifier = self.fitted(Y)
+        classifier = self.fit_numbers(Y)
         with pytest.raises(XmtcError, match="Found label names, such as 'a', but the model was trained on"):
             classifier.score(self.TEXTS, frame(Y, "abcd"))
         assert classifier.score(self.TEXTS, frame(Y, "0123")) == classifier.score(self.TEXTS, Y) == 1
@@ -383,4 +383,4 @@ class TestMisreadInputs:
     def test_score_validates_weights_like_training(self, weights):
         labels = [["a"], ["b"]] * 10
         with pytest.raises(XmtcError, match="weight"):
-            self.fitted(labels).score(self.TEXTS, labels, weights)
+            self.fit_numbers(labels).score(self.TEXTS, labels, weights)

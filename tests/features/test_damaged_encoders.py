@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 
 pytest.importorskip("transformers", reason="encoders need transformers: pip install 'xmtc[neural]'")
 
 import transformers  # noqa: E402
-from odd_tokenizers import charsmap, precompiled  # noqa: E402
+from odd_tokenizers import charsmap, make_normalizer  # noqa: E402
 from tiny_encoders import bert_tokenizer, tiny  # noqa: E402
 
 from xmtc import Tagger  # noqa: E402
@@ -342,7 +342,7 @@ def with_part(name: str, part):
 
 def with_charsmap(prefix: bytes = b"", **changes):
     content = charsmap(**changes)
-    return with_part("normalizer", precompiled(prefix + content[len(prefix) :]))
+    return with_part("normalizer", make_normalizer(prefix + content[len(prefix) :]))
 
 
 def nest_normalizers(depth: int) -> dict:
@@ -442,7 +442,7 @@ def private_cache(tmp_path, monkeypatch) -> Path:
 
 def tokenizer_with(content: bytes | None = None, **parts) -> bytes:
     message = json.loads(bert_tokenizer().to_str()) | parts
-    return json.dumps(message if content is None else message | {"normalizer": precompiled(content)}).encode()
+    return json.dumps(message if content is None else message | {"normalizer": make_normalizer(content)}).encode()
 
 
 def test_valid_character_map_is_accepted(private_cache):

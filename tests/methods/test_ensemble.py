@@ -14,7 +14,7 @@ from planted import make_planted_corpus, planted_words
 from scipy.sparse import csr_array
 from scipy.special import logit
 from sklearn.base import clone
-from test_damaged_models import set_said
+from test_damaged_models import set_about_value
 from test_features import run as xmtc
 from voting import enter
 
@@ -55,7 +55,7 @@ NOTHING_READ = Dataset.from_matrix(csr_array((1, 0), dtype=np.float32))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fixed(Model):
+class FixedModel(Model):
     """Model with the same prediction for one document."""
 
     labels: list[int]
@@ -77,8 +77,8 @@ class Fixed(Model):
         return self.limits
 
 
-def fixed(labels: list[int], scores: list[float], **more) -> Fixed:
-    return Fixed(labels=labels, scores=scores, **more)
+def fixed(labels: list[int], scores: list[float], **more) -> FixedModel:
+    return FixedModel(labels=labels, scores=scores, **more)
 
 
 def answer(labels: list[list[int]], scores: list[list[float]] | None = None) -> Predictions:
@@ -221,7 +221,7 @@ def test_incompatible_models_are_rejected(model):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored(Model):
+class ScoredModel(Model):
     """Model with a separate prediction for each document."""
 
     labels: np.ndarray
@@ -236,7 +236,7 @@ class Scored(Model):
         raise NotImplementedError
 
 
-def make_overconfident_model(n_docs: int = 4000, seed: int = 0) -> tuple[Scored, Dataset]:
+def make_overconfident_model(n_docs: int = 4000, seed: int = 0) -> tuple[ScoredModel, Dataset]:
     """Return a model that predicts √p for labels that are correct with probability p, and its data."""
     rng = np.random.default_rng(seed)
     labels = np.argsort(rng.random((n_docs, 40)))[:, :5].astype(np.int32)
@@ -244,7 +244,7 @@ def make_overconfident_model(n_docs: int = 4000, seed: int = 0) -> tuple[Scored,
     Y = np.zeros((n_docs, 40), np.float32)
     np.put_along_axis(Y, labels, rng.random((n_docs, 5)) < p, axis=1)
     data = Dataset.from_matrix(csr_array((n_docs, 0), dtype=np.float32), csr_array(Y))
-    return Scored(labels=labels, scores=np.sqrt(p).astype(np.float32)), data
+    return ScoredModel(labels=labels, scores=np.sqrt(p).astype(np.float32)), data
 
 
 def test_calibrated_scores_equal_observed_precision():
@@ -259,7 +259,7 @@ def test_calibrated_scores_equal_observed_precision():
     assert answers.scores.max() < 1
 
 
-def pair_of(one: Scored, other: Scored, rule: str = NOISY_OR) -> CombinedModel:
+def pair_of(one: ScoredModel, other: ScoredModel, rule: str = NOISY_OR) -> CombinedModel:
     return CombinedModel(n_labels=40, views={"columns": 0}, rule=rule, models=(one, other))
 
 
@@ -281,7 +281,7 @@ def test_combined_scores_are_calibrated(rule):
         assert errors[0] > 0.15 or (rule == MEAN and members[0] is truly)
 
 
-def combine_answers(model: Model, answers: Scored, data: Dataset) -> Predictions:
+def combine_answers(model: Model, answers: ScoredModel, data: Dataset) -> Predictions:
     """Return predictions of a combination, calibrated or not, for given predictions of its members."""
     if isinstance(model, CombinedModel):
         model = replace(model, models=tuple(answers_within(part, answers) for part in model.models))
@@ -291,7 +291,7 @@ def combine_answers(model: Model, answers: Scored, data: Dataset) -> Predictions
     return model.predict(data, 5)
 
 
-def answers_within(part: Model, answers: Scored) -> Model:
+def answers_within(part: Model, answers: ScoredModel) -> Model:
     return replace(part, model=answers) if isinstance(part, CalibratedModel) else answers
 
 
@@ -489,7 +489,7 @@ def test_network_and_linear_method_are_combined(tmp_path):
     np.testing.assert_array_equal(loaded.rank(TEST[0]).labels, classifier.rank(TEST[0]).labels)
     np.testing.assert_array_equal(loaded.rank(TEST[0]).scores, classifier.rank(TEST[0]).scores)
     assert loaded.explain(" ".join(planted_words(3)), "label-03")[0][0] in planted_words(3)
-    set_said(tmp_path / "model", "parts.model.models", [about["views"]])
+    set_about_value(tmp_path / "model", "parts.model.models", [about["views"]])
     with pytest.raises(XmtcError, match="is damaged"):
         Tagger.load(tmp_path / "model")
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from centroid import Centroid
 from commands import lines_of
-from test_damaged_models import set_said
+from test_damaged_models import set_about_value
 
 from xmtc import Classifier, Dataset, Method, Model, Run, Tagger, XmtcError, array, param, train
 from xmtc.data.in_memory import to_documents
@@ -91,7 +91,7 @@ def test_model_folder_imports_nothing(site, tmp_path):
     Classifier("parabel").fit(*TRAIN).save(tmp_path / "model")
     (site / "hostile.py").write_text("raise SystemExit('imported')\n")
     for place in ("hostile:Form", "os:system", "xmtc.cli:main", "xmtc.nothing:Here", "xmtc.core.method:Model", 7, "x"):
-        set_said(tmp_path / "model", "parts.model.form", place)
+        set_about_value(tmp_path / "model", "parts.model.form", place)
         done = xmtc("predict", tmp_path / "model", "-", path=site)
         assert (done.returncode, "is damaged" in done.stderr) == (2, True), done.stderr
 

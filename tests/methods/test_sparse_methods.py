@@ -53,25 +53,25 @@ def labels_for(n_rows: int, n_labels: int, seed: int) -> csr_array:
     return csr_array((np.random.default_rng(seed).random((n_rows, n_labels)) < 0.3).astype(np.float32))
 
 
-def soft_plainly(values, penalty):
+def reference_soft_threshold(values, penalty):
     return np.sign(values) * np.maximum(np.abs(values) - penalty, 0)
 
 
-def everything(X: csr_array) -> CompactMatrix:
+def all_documents(X: csr_array) -> CompactMatrix:
     return compact(X, np.arange(X.shape[0]))
 
 
 def test_soft_threshold_equals_numpy():
     values = np.linspace(-2, 2, 41).astype(np.float32)
     result = [soft_threshold(value, np.float32(0.5)) for value in values]
-    np.testing.assert_allclose(result, soft_plainly(values, 0.5), atol=1e-7)
+    np.testing.assert_allclose(result, reference_soft_threshold(values, 0.5), atol=1e-7)
     assert {type(value) for value in result} == {float}
 
 
 # Block solver with a penalty and factors: ProXML.
 
 
-def solve_plainly(X, signs, C, factors, penalty, passes, steps, seed):
+def reference_solve(X, signs, C, factors, penalty, passes, steps, seed):
     """Dual coordinate descent with margins of soft weights; a Newton step of the bias after each pass."""
     n_rows, n_labels = signs.shape
     costs = C * np.where(signs > 0, factors, 1)
@@ -85,13 +85,13 @@ def solve_plainly(X, signs, C, factors, penalty, passes, steps, seed):
         for _ in range(passes):
             state = np.uint64(shuffle(runs, state))
             for i in (i for run in runs for i in range(run * RUN_DOCUMENTS, min((run + 1) * RUN_DOCUMENTS, n_rows))):
-                margin = signs[i] * (X[i] @ soft_plainly(V, penalty) + bias)
+                margin = signs[i] * (X[i] @ reference_soft_threshold(V, penalty) + bias)
                 slope = margin - 1 + alpha[i] / (2 * costs[i])
                 new = np.maximum(alpha[i] - slope / (X[i] @ X[i] + 1 / (2 * costs[i])), 0)
                 V += np.outer(X[i], (new - alpha[i]) * signs[i])
                 alpha[i] = new
             bias -= (bias - (alpha * signs).sum(axis=0)) / (1 + (2 * costs * (alpha > 0)).sum(axis=0))
-        V = soft_plainly(V, penalty)
+        V = reference_soft_threshold(V, penalty)
     return np.vstack([V, bias])
 
 
@@ -106,7 +106,7 @@ def test_block_solver_with_penalty_and_factors_equals_numpy(n_labels, steps):
         X.indptr.astype(np.int64), X.indices.astype(np.uint32), X.data, np.arange(20, dtype=np.int32)
     )
     result = solver.solve(documents, signs, None, factors)
-    np.testing.assert_allclose(result, solve_plainly(X.toarray(), signs, 0.7, factors, 0.2, 3, steps, 9), atol=1e-4)
+    np.testing.assert_allclose(result, reference_solve(X.toarray(), signs, 0.7, factors, 0.2, 3, steps, 9), atol=1e-4)
 
 
 def objective(w, X, signs, costs, penalty, ridge=1.0):
@@ -169,19 +169,19 @@ def test_more_proximal_steps_approach_the_objective_without_ridge():
 # PPDSparse: one label at a time over active documents.
 
 
-def active_plainly(X, y, C, penalty, eps, state, rounds=4):
+def reference_active_rounds(X, y, C, penalty, eps, state, rounds=4):
     """PPDSparse on dense arrays; documents become active if they contain a feature with a weight."""
     n_docs, n_features = X.shape
     alpha, active, V, bias, seen = np.zeros(n_docs), np.flatnonzero(y > 0), np.zeros(n_features), -1.0, []
     for _ in range(rounds):
         state = np.uint64(shuffle(active, state))
         for i in active:
-            margin = y[i] * (X[i] @ soft_plainly(V, penalty) + bias)
+            margin = y[i] * (X[i] @ reference_soft_threshold(V, penalty) + bias)
             new = max(alpha[i] - (margin - 1 + alpha[i] / (2 * C)) / (X[i] @ X[i] + 1 / (2 * C)), 0)
             V, alpha[i] = V + (new - alpha[i]) * y[i] * X[i], new
             seen += [j for j in np.flatnonzero(X[i]) if j not in seen and V[j] != 0]
         active = active[(y[active] > 0) | (alpha[active] > 0)]
-        w = soft_plainly(V, penalty)
+        w = reference_soft_threshold(V, penalty)
         bias = minimize(bias_loss, [bias], (C, y, X @ w)).x[0]
         reached = list(dict.fromkeys(i for j in seen if w[j] for i in np.flatnonzero(X[:, j])))
         missing = {i: 1 + bias + X[i] @ w for i in reached if i not in active}
@@ -200,7 +200,7 @@ def test_active_rounds_equal_numpy():
     for label in range(3):
         y = np.where(Y.toarray()[:, label] > 0, 1.0, -1.0)
         state = np.uint64(next_random_state(np.uint64(seed_state(5) + np.uint64(7 + label))))
-        expected = active_plainly(X.toarray().astype(float), y, 0.8, 0.1, 0.03, state)
+        expected = reference_active_rounds(X.toarray().astype(float), y, 0.8, 0.1, 0.03, state)
         np.testing.assert_allclose(dense(rows, 25)[:, label], expected[:-1], atol=2e-3)
         np.testing.assert_allclose(rows.bias[label], expected[-1], atol=2e-3)
 
@@ -256,7 +256,7 @@ def test_sampled_margins_are_unbiased():
     rng = np.random.default_rng(0)
     W, data = rng.normal(size=(12, 6)).astype(np.float32), rng.normal(size=12).astype(np.float32)
     indices, margins = np.arange(12, dtype=np.uint32), np.empty(6, np.float32)
-    expected = data @ soft_plainly(W, 0.3)
+    expected = data @ reference_soft_threshold(W, 0.3)
     estimate_margins(indices, data, W, np.float32(0.3), 12, np.uint64(5), margins)
     np.testing.assert_allclose(margins, expected, atol=1e-5)
     total = np.zeros(6)
@@ -268,19 +268,19 @@ def test_sampled_margins_are_unbiased():
     np.testing.assert_allclose(total / 20_000, expected, atol=0.15)
     margins[:] = 0
     add_feature_margins(W[3], np.float32(2), np.float32(0.3), margins)
-    np.testing.assert_allclose(margins, 2 * soft_plainly(W[3], 0.3), atol=1e-6)
+    np.testing.assert_allclose(margins, 2 * reference_soft_threshold(W[3], 0.3), atol=1e-6)
 
 
 def test_search_finds_the_largest_margins_of_inactive_labels():
     X, rng = sparse(9, 15, seed=2, density=0.6), np.random.default_rng(3)
     W = rng.normal(size=(15, 8)).astype(np.float32)
-    documents, duals = everything(X), DualVariables.from_labels(labels_for(9, 8, seed=4), 2)
+    documents, duals = all_documents(X), DualVariables.from_labels(labels_for(9, 8, seed=4), 2)
     W = W[documents.columns]
     result = np.empty((9, 3), np.int32)
     room = np.empty(8, np.float32), np.empty(8, np.bool_), np.empty(3, np.float32), np.empty(3, np.int64)
     kept = duals.offsets, duals.counts, duals.labels
     search_labels(*documents[:3], np.arange(9), W, np.float32(0.1), 100, np.uint64(1), *kept, *room, result)
-    margins = X[:, documents.columns] @ soft_plainly(W, 0.1)
+    margins = X[:, documents.columns] @ reference_soft_threshold(W, 0.1)
     for row in range(9):
         own = duals.labels[duals.offsets[row] : duals.offsets[row] + duals.counts[row]]
         order = [label for label in np.argsort(-margins[row]) if label not in own and margins[row, label] > -1]
@@ -289,10 +289,10 @@ def test_search_finds_the_largest_margins_of_inactive_labels():
     np.testing.assert_array_equal(predict_top_labels(documents, W, 0.1, 2), margins.argmax(axis=1))
 
 
-def visit_plainly(x, own, others, alphas, V, penalty, C):
+def reference_step(x, own, others, alphas, V, penalty, C):
     """Return the new dual variables of one document; change V in place."""
     labels = np.array([*own, *others])
-    margins, square = x @ soft_plainly(V, penalty)[:, labels], x @ x
+    margins, square = x @ reference_soft_threshold(V, penalty)[:, labels], x @ x
     pulls = np.where(np.arange(len(labels)) < len(own), -margins, 1 + margins)
     values = np.append(alphas + pulls / square, 0).astype(np.float32)
     project_duals(values, len(own), len(labels), np.float32(C))
@@ -304,14 +304,16 @@ def visit_plainly(x, own, others, alphas, V, penalty, C):
 def test_epoch_keeps_weights_consistent_and_decreases_the_objective():
     """The weights are the sum of documents times dual variables, and the dual objective decreases."""
     X, Y = sparse(150, 40, seed=7), labels_for(150, 12, seed=8)
-    documents, solver = everything(X), FrankWolfeSolver(penalty=0.1, C=1.0, select=3, draws=5, seed=1)
+    documents, solver = all_documents(X), FrankWolfeSolver(penalty=0.1, C=1.0, select=3, draws=5, seed=1)
     duals, W = DualVariables.from_labels(Y, 3), np.zeros((len(documents.columns), 12), np.float32)
     values = []
     for number in range(8 * PASS_PARTS):
         solver.train_part(documents, duals, W, number, 1)
         if number % PASS_PARTS == PASS_PARTS - 1:
             places = [duals.offsets[i] + np.arange(duals.n_own[i], duals.counts[i]) for i in range(150)]
-            values.append((soft_plainly(W, 0.1) ** 2).sum() / 2 - duals.alphas[np.concatenate(places)].sum())
+            values.append(
+                (reference_soft_threshold(W, 0.1) ** 2).sum() / 2 - duals.alphas[np.concatenate(places)].sum()
+            )
     assert (np.diff(values) < 1e-3).all(), values
     again = np.ones_like(W)
     recompute_weights(documents, duals, again)
@@ -325,13 +327,13 @@ def test_epoch_keeps_weights_consistent_and_decreases_the_objective():
 
 def test_document_step_equals_numpy():
     X, Y = sparse(1, 20, seed=7, density=0.5), csr_array(np.array([[1, 0, 1, 0, 0, 0]], np.float32))
-    documents, duals = everything(X), DualVariables.from_labels(Y, 2)
+    documents, duals = all_documents(X), DualVariables.from_labels(Y, 2)
     rng = np.random.default_rng(0)
     W = rng.normal(size=(len(documents.columns), 6)).astype(np.float32)
     expected = W.astype(float)
     solver, result = FrankWolfeSolver(penalty=0.1, C=0.4, select=2), np.array([[4, 1]], np.int32)
     x = X.toarray()[0, documents.columns].astype(float)
-    values = visit_plainly(x, [0, 2], [4, 1], np.zeros(4), expected, 0.1, 0.4)
+    values = reference_step(x, [0, 2], [4, 1], np.zeros(4), expected, 0.1, 0.4)
     solver._update_documents(documents, np.array([x @ x], np.float32), np.array([0]), result, duals, W, np.float32(0.1))
     np.testing.assert_allclose(W, expected, atol=1e-5)
     np.testing.assert_allclose(duals.alphas[: duals.counts[0]], values[[True, True, *(values[2:] > 0)]], atol=1e-5)
@@ -339,7 +341,7 @@ def test_document_step_equals_numpy():
 
 def test_polishing_keeps_zero_weights():
     X, Y = sparse(80, 30, seed=7), labels_for(80, 8, seed=8)
-    documents, solver = everything(X), FrankWolfeSolver(penalty=0.3, select=2)
+    documents, solver = all_documents(X), FrankWolfeSolver(penalty=0.3, select=2)
     duals, W = DualVariables.from_labels(Y, 2), np.zeros((len(documents.columns), 8), np.float32)
     solver.train_part(documents, duals, W, 0, 1)
     before = W.copy()

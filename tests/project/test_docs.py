@@ -89,9 +89,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory) -> Path:
+def examples_folder(tmp_path_factory) -> Path:
     """Create a folder with the files that the pages use."""
-    folder = tmp_path_factory.mktemp("prepared")
+    folder = tmp_path_factory.mktemp("examples")
     texts, tags = make_planted_corpus(120, seed=0)
     lines = [
         json.dumps({"id": f"d{i}", "text": t, "labels": y}) for i, (t, y) in enumerate(zip(texts, tags, strict=True))
@@ -104,9 +104,9 @@ def prepared(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("page", TO_RUN, ids=name_of)
-def test_commands_and_programs_of_pages_run(page, prepared, tmp_path, monkeypatch):
+def test_commands_and_programs_of_pages_run(page, examples_folder, tmp_path, monkeypatch):
     folder = tmp_path / "work"
-    shutil.copytree(prepared, folder)
+    shutil.copytree(examples_folder, folder)
     monkeypatch.chdir(folder)
     is_exact = made_with() in page.read_text()
     last = ""

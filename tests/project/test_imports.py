@@ -48,7 +48,7 @@ def without_type_checking(tree: ast.AST) -> ast.AST:
     return tree
 
 
-def imported(tree: ast.AST) -> set[str]:
+def list_imports(tree: ast.AST) -> set[str]:
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -64,7 +64,7 @@ def imported(tree: ast.AST) -> set[str]:
 )
 def test_imports_point_down(path):
     package = package_of(path)
-    used = {name.split(".")[1] for name in imported(ast.parse(path.read_text())) if name.startswith("xmtc.")}
+    used = {name.split(".")[1] for name in list_imports(ast.parse(path.read_text())) if name.startswith("xmtc.")}
     for other in used & set(LAYER) - {package}:
         assert LAYER[other] <= LAYER[package], f"{package} may not import {other}"
 
@@ -75,7 +75,7 @@ def test_no_two_modules_import_each_other():
     modules = {module_name(path): path for path in FILES}
     graph = {}
     for module, path in modules.items():
-        names = imported(without_type_checking(ast.parse(path.read_text())))
+        names = list_imports(without_type_checking(ast.parse(path.read_text())))
         graph[module] = {name for name in names if name in modules and modules[name].name != "__init__.py"} - {module}
     TopologicalSorter(graph).prepare()
 
@@ -86,7 +86,7 @@ def test_only_networks_import_torch(path):
     here = path.relative_to(ROOT).as_posix()
     if not here.startswith(NEURAL):
         outside = [node for node in ast.parse(path.read_text()).body if isinstance(node, (ast.Import, ast.ImportFrom))]
-        used = {name.split(".")[0] for node in outside for name in imported(node)}
+        used = {name.split(".")[0] for node in outside for name in list_imports(node)}
         used -= set(SERVING) if here.startswith("server/") else set()
         assert not used & set(HEAVY), f"{here} may not import {used & set(HEAVY)}"
 

@@ -14,7 +14,7 @@ from planted import make_planted_corpus
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.metrics import f1_score
-from test_damaged_models import set_said
+from test_damaged_models import set_about_value
 
 from xmtc import Classifier
 from xmtc.analysis.report.threshold_curve import CURVE_COLUMNS, compute_threshold_curve
@@ -292,7 +292,7 @@ def test_thresholds_are_saved_and_older_folders_have_none(place, tmp_path):
 )
 def test_damaged_thresholds_are_rejected(place, tmp_path, name, value, phrase):
     Tagger.load(place / "model").save(tmp_path / "model")
-    set_said(tmp_path / "model", f"parts.decision.{name}", value)
+    set_about_value(tmp_path / "model", f"parts.decision.{name}", value)
     done = xmtc("predict", "model", "--string", "text", "--threshold", "tuned", cwd=tmp_path)
     assert done.returncode == 2
     assert "is damaged" in message(done)

@@ -28,7 +28,7 @@ def predictions(rows: list[list[tuple[int, float]]], k: int = 4) -> Predictions:
     return Predictions(labels, scores)
 
 
-def planted(n_docs: int = 300, n_labels: int = 20, seed: int = 0):
+def make_planted_results(n_docs: int = 300, n_labels: int = 20, seed: int = 0):
     """Return results whose scores are probabilities, and true labels drawn from them; label 0 scores too low."""
     rng = np.random.default_rng(seed)
     p = rng.beta(0.4, 2.0, (n_docs, n_labels))
@@ -105,7 +105,7 @@ def test_expected_f1_is_better_than_one_threshold_where_scores_are_probabilities
 
 @pytest.mark.parametrize("goal", ["micro-f1", "macro-f1", "f1"])
 def test_shared_threshold_is_optimal(goal):
-    results, _ = planted()
+    results, _ = make_planted_results()
     threshold = fit_shared_threshold(results, parse_goal(goal))
 
     def goal_at(threshold: float) -> float:
@@ -117,7 +117,7 @@ def test_shared_threshold_is_optimal(goal):
 
 
 def test_precision_recall_and_number_of_labels_are_reached():
-    results, _ = planted()
+    results, _ = make_planted_results()
     for expected in (0.5, 0.8):
         assigned = results.predictions.scores >= fit_shared_threshold(results, ThresholdGoal("precision", expected))
         assert results.hits[assigned].mean() >= expected
@@ -163,11 +163,11 @@ def test_thresholds_of_labels_match_a_worked_example():
 
 
 def test_label_with_other_scores_gets_another_threshold():
-    results, _ = planted(2000)
+    results, _ = make_planted_results(2000)
     shared, own = (tune_thresholds(results, ThresholdGoal("macro-f1"), 20, by).decision for by in ("all", "label"))
     assert own.thresholds[0] < shared.thresholds[0] / 2
     assert np.abs(own.thresholds[1:] - shared.thresholds[0]).max() < 0.15
-    fresh, _ = planted(2000, seed=5)
+    fresh, _ = make_planted_results(2000, seed=5)
     for goal in ("macro-f1", "micro-f1", "f1"):
         shared, own = (tune_thresholds(results, ThresholdGoal(goal), 20, by).decision for by in ("all", "label"))
         assert compute_goal(ThresholdGoal(goal), own, fresh) > compute_goal(ThresholdGoal(goal), shared, fresh)
@@ -175,8 +175,8 @@ def test_label_with_other_scores_gets_another_threshold():
 
 
 def test_smoothing_keeps_rare_labels_from_overfitting():
-    learnt, _ = planted(30, n_labels=200)
-    fresh, _ = planted(2000, n_labels=200, seed=9)
+    learnt, _ = make_planted_results(30, n_labels=200)
+    fresh, _ = make_planted_results(2000, n_labels=200, seed=9)
     smoothed, own = (
         tune_thresholds(learnt, ThresholdGoal("macro-f1"), 200, "label", smoothing_counts=more).decision
         for more in ((30.0,), (1e-6,))
@@ -188,8 +188,8 @@ def test_smoothing_keeps_rare_labels_from_overfitting():
 
 
 def test_smoothing_is_selected_by_validation():
-    learnt, _ = planted(60, n_labels=200)
-    fresh, _ = planted(2000, n_labels=200, seed=9)
+    learnt, _ = make_planted_results(60, n_labels=200)
+    fresh, _ = make_planted_results(2000, n_labels=200, seed=9)
     chosen = tune_thresholds(learnt, ThresholdGoal("macro-f1"), 200, "label", smoothing_counts=(1e-6, 100.0)).decision
     unsmoothed = tune_thresholds(learnt, ThresholdGoal("macro-f1"), 200, "label", smoothing_counts=(1e-6,)).decision
     assert not np.array_equal(chosen.thresholds, unsmoothed.thresholds)
@@ -226,7 +226,7 @@ def test_goals_are_parsed():
     for text in [*wrong, f"tags={MAX_DECISION_DEPTH + 1}", ""]:
         with pytest.raises(XmtcError, match="is not a goal for thresholds"):
             parse_goal(text)
-    results, _ = planted(20)
+    results, _ = make_planted_results(20)
     with pytest.raises(XmtcError, match="Thresholds by label are not possible for tags=2; expected all"):
         tune_thresholds(results, parse_goal("tags=2"), 20, "label")
     with pytest.raises(XmtcError, match="Thresholds by document are not possible for micro-f1; expected all or label"):

@@ -71,7 +71,7 @@ def place(about: dict[str, Any], path: str, value: Any) -> None:
     about[last] = value
 
 
-def refused(load: Callable[[Path], Any], folder: Path) -> str:
+def get_error(load: Callable[[Path], Any], folder: Path) -> str:
     """Return the error message for a folder, after the name of the folder."""
     with pytest.raises(XmtcError) as raised:
         load(folder)
@@ -101,15 +101,17 @@ HOSTILE = {"method": f"{__name__}:Touch", "parameters": {"args": ["id"]}}
 )
 def test_description_cannot_call_code(folder: Path, path: str, value: Any, sentence: str) -> None:
     edit(folder, lambda about: place(about, path, value))
-    assert refused(Classifier.load, folder).startswith(sentence)
+    assert get_error(Classifier.load, folder).startswith(sentence)
 
 
 def test_members_must_be_methods(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(OLD / "consensus", tmp_path / "model"))
     edit(folder, lambda about: place(about, "parameters/members", [HOSTILE, HOSTILE]))
-    assert refused(Classifier.load, folder).startswith(f"The method {__name__}:Touch is not defined; import its module")
+    assert get_error(Classifier.load, folder).startswith(
+        f"The method {__name__}:Touch is not defined; import its module"
+    )
     edit(folder, lambda about: place(about, "parameters/members", [{"method": "parabel"}] * 2))
-    assert refused(Classifier.load, folder) == (
+    assert get_error(Classifier.load, folder) == (
         " is damaged: a method of it has no parameters; copy or train it again."
     )
 
@@ -221,7 +223,7 @@ def test_new_folders_name_types_and_no_modules(tmp_path: Path) -> None:
 )
 def test_form_without_a_type_name_is_rejected(folder: Path, name: Any) -> None:
     edit(folder, lambda about: place(about, "parts/model/form", name))
-    assert refused(Tagger.load, folder).startswith(" is damaged: about.json and arrays.safetensors are inconsistent")
+    assert get_error(Tagger.load, folder).startswith(" is damaged: about.json and arrays.safetensors are inconsistent")
 
 
 # --- content of about.json
@@ -257,12 +259,12 @@ def test_form_without_a_type_name_is_rejected(folder: Path, name: Any) -> None:
 )
 def test_description_is_checked_on_loading(folder: Path, path: str, value: Any, phrase: str) -> None:
     edit(folder, lambda about: place(about, path, value))
-    assert refused(Tagger.load, folder).startswith(f" is damaged: {phrase}")
+    assert get_error(Tagger.load, folder).startswith(f" is damaged: {phrase}")
 
 
 def test_label_numbers_are_checked(folder: Path) -> None:
     edit(folder, lambda about: place(about, "target", {"kind": "lists", "numbers": True}))
-    assert refused(Classifier.load, folder).startswith(" is damaged: invalid literal for int()")
+    assert get_error(Classifier.load, folder).startswith(" is damaged: invalid literal for int()")
 
 
 @pytest.mark.parametrize(
@@ -280,7 +282,7 @@ def test_label_numbers_are_checked(folder: Path) -> None:
 )
 def test_ambiguous_json_is_rejected(folder: Path, content: bytes, phrase: str) -> None:
     (folder / "about.json").write_bytes(content)
-    assert refused(Tagger.load, folder).startswith(f"/about.json cannot be read ({phrase}")
+    assert get_error(Tagger.load, folder).startswith(f"/about.json cannot be read ({phrase}")
 
 
 # --- header of the arrays
@@ -330,13 +332,15 @@ def set_entry(key: str, value: Any) -> Callable[[dict[str, Any]], None]:
 )
 def test_headers_are_checked(folder: Path, change: Callable[[dict[str, Any]], Any], phrase: str) -> None:
     with_header(folder, change)
-    assert refused(Tagger.load, folder).startswith(f"/arrays.safetensors is damaged: {phrase}")
+    assert get_error(Tagger.load, folder).startswith(f"/arrays.safetensors is damaged: {phrase}")
 
 
 def test_header_longer_than_its_file_is_rejected(folder: Path) -> None:
     content = (folder / "arrays.safetensors").read_bytes()
     (folder / "arrays.safetensors").write_bytes((2**63).to_bytes(8, "little") + content[8:])
-    assert refused(Tagger.load, folder).startswith("/arrays.safetensors is damaged: its header has 9,223,372,036,854,")
+    assert get_error(Tagger.load, folder).startswith(
+        "/arrays.safetensors is damaged: its header has 9,223,372,036,854,"
+    )
 
 
 # --- files that are not regular
@@ -347,7 +351,7 @@ def test_header_longer_than_its_file_is_rejected(folder: Path) -> None:
 def test_fifo_does_not_block(folder: Path, name: str) -> None:
     (folder / name).unlink()
     os.mkfifo(folder / name)
-    assert f"{name} is not a regular file" in refused(Tagger.load, folder)
+    assert f"{name} is not a regular file" in get_error(Tagger.load, folder)
 
 
 @needs_fifo
@@ -363,7 +367,7 @@ def test_link_out_of_a_folder_is_rejected(folder: Path, name: str, target: str) 
     shutil.copyfile(folder / name, folder.parent / "elsewhere")
     (folder / name).unlink()
     (folder / name).symlink_to(folder.parent / target)
-    assert f"{name} is a link, expected a regular file" in refused(Tagger.load, folder)
+    assert f"{name} is a link, expected a regular file" in get_error(Tagger.load, folder)
 
 
 def test_history_that_is_a_link_is_ignored(folder: Path) -> None:
@@ -381,7 +385,7 @@ def test_folder_can_be_a_link(folder: Path) -> None:
 def test_size_of_the_description_is_limited(folder: Path) -> None:
     with (folder / "about.json").open("r+b") as file:
         file.truncate(2**40)  # a sparse file, which uses no disk space
-    assert refused(Tagger.load, folder) == (
+    assert get_error(Tagger.load, folder) == (
         "/about.json cannot be read (about.json has 1,099,511,627,776 bytes, expected at most 67,108,864); copy or "
         "train the model again."
     )
@@ -393,7 +397,7 @@ def test_vocabulary_folders_are_checked_likewise(tmp_path: Path) -> None:
     assert Vocabulary.load(folder).name(0, "en")
     (folder / "about.json").unlink()
     os.mkfifo(folder / "about.json")
-    assert refused(Vocabulary.load, folder) == (
+    assert get_error(Vocabulary.load, folder) == (
         "/about.json cannot be read (about.json is not a regular file); copy or import the vocabulary again."
     )
 
@@ -639,7 +643,7 @@ def test_more_calibration_hits_than_documents_are_rejected(tmp_path: Path, name:
 
     folder = Path(shutil.copytree(OLD / "lexical", tmp_path / "model"))
     set_array(folder, f"model.evidence.{name}", lambda counts: np.full_like(counts, value))
-    assert refused(lambda path: Tagger.load(path).predict_labels(["music"]), folder) == (
+    assert get_error(lambda path: Tagger.load(path).predict_labels(["music"]), folder) == (
         " is damaged: has, named and right of the match classifier count more documents than n_docs; "
         "copy or train it again."
     )

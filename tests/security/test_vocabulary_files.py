@@ -27,7 +27,7 @@ XML = f'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:s
 XML_CONCEPT = '<skos:Concept rdf:about="http://x/1"><skos:prefLabel>%s</skos:prefLabel></skos:Concept>'
 
 
-def imported(folder: Path, name: str, content: str | bytes):
+def import_content(folder: Path, name: str, content: str | bytes):
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with watching(folder):
@@ -37,7 +37,7 @@ def imported(folder: Path, name: str, content: str | bytes):
 def import_error(folder: Path, name: str, content: str | bytes) -> str:
     """Return the error message of the import of a file."""
     with pytest.raises(XmtcError) as raised:
-        imported(folder, name, content)
+        import_content(folder, name, content)
     return str(raised.value).replace(f"{folder}/", "")
 
 
@@ -69,7 +69,7 @@ class TestJSONLD:
         assert sentence.startswith("v.jsonld has the external @context 'http://127.0.0.1:9/'")
 
     def test_inline_context_is_read(self, tmp_path):
-        found = imported(tmp_path, "v.jsonld", json.dumps({"@context": [None, CONTEXT], "@graph": [CONCEPT]}))
+        found = import_content(tmp_path, "v.jsonld", json.dumps({"@context": [None, CONTEXT], "@graph": [CONCEPT]}))
         assert found.uri(0) == "http://x/1"
 
     @pytest.mark.parametrize("content", ["[" * 100_000, '{"@graph":' * 10_000, '{"@id": "\\ud800"', "", "\xff"])
@@ -86,7 +86,7 @@ class TestJSONLD:
 class TestXML:
     def test_short_entities_are_read(self, tmp_path):
         content = f'<!DOCTYPE rdf:RDF [<!ENTITY x "http://x/">]>{XML}' % '<skos:Concept rdf:about="&x;1"/>'
-        assert imported(tmp_path, "v.rdf", content).uri(0) == "http://x/1"
+        assert import_content(tmp_path, "v.rdf", content).uri(0) == "http://x/1"
 
     @pytest.mark.parametrize(
         "declared",
@@ -112,7 +112,7 @@ class TestXML:
             '<owl:Ontology xmlns:owl="http://www.w3.org/2002/07/owl#"><owl:imports rdf:resource="file:///etc/passwd"/>'
             "</owl:Ontology>" + XML_CONCEPT % "one"
         )
-        assert imported(tmp_path, "v.rdf", content).uri(0) == "http://x/1"
+        assert import_content(tmp_path, "v.rdf", content).uri(0) == "http://x/1"
 
     @pytest.mark.parametrize("content", ["<a>" * 100_000, XML % ("<rdf:li>" * 3000), "<!DOCTYPE a [" + " " * 2**21, ""])
     def test_damage_gives_a_one_line_error(self, tmp_path, content):
@@ -147,7 +147,7 @@ class TestTurtle:
         literals = [f'"{text}"^^<http://www.w3.org/2001/XMLSchema#{name}>' for name, text in types.items()]
         literals.append('"<a><b></a>"^^<http://www.w3.org/1999/02/22-rdf-syntax-ns#XMLLiteral>')
         content = f"<http://x/1> a <{SKOS}Concept> ; <{SKOS}notation> {', '.join(literals)} ; {NAME} 'one' ."
-        assert set(imported(tmp_path, "v.ttl", content).notations(0)) == {*types.values(), "<a><b></a>"}
+        assert set(import_content(tmp_path, "v.ttl", content).notations(0)) == {*types.values(), "<a><b></a>"}
 
 
 @pytest.mark.parametrize("escape", ["\\U00110000", "\\UFFFFFFFF", "\\uD800", "\\U0000DFFF"])

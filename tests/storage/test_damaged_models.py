@@ -112,7 +112,7 @@ def test_deeply_nested_json_is_rejected(folder, depth):
         Tagger.load(folder)
 
 
-def replaced(place, value):
+def replace_values(place, value):
     def change(array):
         array[place] = value
         return array
@@ -120,29 +120,29 @@ def replaced(place, value):
     return change
 
 
-def full(array):
+def fill_with(array):
     return np.where(array < 0, 0, array)
 
 
 @pytest.mark.parametrize(
     ("name", "change", "phrase"),
     [
-        ("views.tfidf.vocabulary.table", full, "has no free slot"),
-        ("views.tfidf.vocabulary.table", replaced(3, 10**6), "points beyond the words"),
-        ("views.tfidf.vocabulary.table", replaced(3, -2), "points beyond the words"),
+        ("views.tfidf.vocabulary.table", fill_with, "has no free slot"),
+        ("views.tfidf.vocabulary.table", replace_values(3, 10**6), "points beyond the words"),
+        ("views.tfidf.vocabulary.table", replace_values(3, -2), "points beyond the words"),
         ("views.tfidf.vocabulary.table", lambda table: table[:-1], "points beyond the words"),
         ("views.tfidf.vocabulary.table", lambda table: table[:0], "points beyond the words"),
-        ("views.tfidf.vocabulary.ends", replaced(2, 10**12), "end before they begin"),
-        ("views.tfidf.vocabulary.ends", replaced(2, -5), "end before they begin"),
-        ("views.tfidf.vocabulary.ends", replaced(0, -5), "do not lie within their text"),
-        ("views.tfidf.vocabulary.ends", replaced(-1, 10**12), "do not lie within their text"),
+        ("views.tfidf.vocabulary.ends", replace_values(2, 10**12), "end before they begin"),
+        ("views.tfidf.vocabulary.ends", replace_values(2, -5), "end before they begin"),
+        ("views.tfidf.vocabulary.ends", replace_values(0, -5), "do not lie within their text"),
+        ("views.tfidf.vocabulary.ends", replace_values(-1, 10**12), "do not lie within their text"),
         ("views.tfidf.vocabulary.text", lambda text: text[:-1], "do not lie within their text"),
-        ("views.tfidf.idf", replaced(0, np.nan), "views.tfidf.idf holds nan or infinity"),
+        ("views.tfidf.idf", replace_values(0, np.nan), "views.tfidf.idf holds nan or infinity"),
         ("views.tfidf.idf", lambda idf: idf[:-1], "positive finite numbers"),
-        ("labels.table", full, "has no free slot"),
-        ("model.trees.0.bias", replaced(0, np.nan), "model.trees.0.bias holds nan or infinity"),
-        ("model.trees.0.scale", replaced(0, np.inf), "model.trees.0.scale holds nan or infinity"),
-        ("frequencies", replaced(0, -1), "occurred less than never"),
+        ("labels.table", fill_with, "has no free slot"),
+        ("model.trees.0.bias", replace_values(0, np.nan), "model.trees.0.bias holds nan or infinity"),
+        ("model.trees.0.scale", replace_values(0, np.inf), "model.trees.0.scale holds nan or infinity"),
+        ("frequencies", replace_values(0, -1), "occurred less than never"),
     ],
 )
 def test_arrays_are_checked_before_use(folder, name, change, phrase):
@@ -225,7 +225,7 @@ def test_too_large_weights_are_reported(folder):
 def test_calibration_is_checked(tagger, part, tmp_path):
     documents = list(to_documents(TEXTS, TAGS))
     combine([tagger, tagger], valid=documents).save(tmp_path / "model")
-    set_array(tmp_path / "model", f"model.{part}", replaced(0, np.nan))
+    set_array(tmp_path / "model", f"model.{part}", replace_values(0, np.nan))
     with pytest.raises(XmtcError, match=f"is damaged: model.{part} holds nan or infinity; copy"):
         Tagger.load(tmp_path / "model").predict_labels(TEXTS)
 
@@ -233,12 +233,12 @@ def test_calibration_is_checked(tagger, part, tmp_path):
 @pytest.mark.parametrize(
     ("name", "change", "phrase"),
     [
-        ("model.forest.negative", replaced(0, 1), "nodes of a forest .*"),
-        ("model.forest.items", replaced(0, 10**6), "items or values of a forest are out of range.*"),
-        ("model.forest.ends", replaced(1, 10**12), "nodes of a forest .*"),
-        ("model.forest.values", replaced(0, np.nan), "model.forest.values holds nan or infinity"),
-        ("model.labels", replaced(0, 10**6), "labels or squares do not fit .*"),
-        ("model.starts", replaced(1, -1), "starts, labels and centres do not fit together.*"),
+        ("model.forest.negative", replace_values(0, 1), "nodes of a forest .*"),
+        ("model.forest.items", replace_values(0, 10**6), "items or values of a forest are out of range.*"),
+        ("model.forest.ends", replace_values(1, 10**12), "nodes of a forest .*"),
+        ("model.forest.values", replace_values(0, np.nan), "model.forest.values holds nan or infinity"),
+        ("model.labels", replace_values(0, 10**6), "labels or squares do not fit .*"),
+        ("model.starts", replace_values(1, -1), "starts, labels and centres do not fit together.*"),
         ("model.squares", lambda squares: squares[:-1], "labels or squares do not fit .*"),
     ],
 )
@@ -270,18 +270,18 @@ def mirrored(array):
 @pytest.mark.parametrize(
     ("name", "change", "phrase"),
     [
-        ("labels", replaced(0, 10**6), "labels has a number out of range or a duplicate.*"),
-        ("labels", replaced(0, -1), "labels has a number out of range or a duplicate.*"),
+        ("labels", replace_values(0, 10**6), "labels has a number out of range or a duplicate.*"),
+        ("labels", replace_values(0, -1), "labels has a number out of range or a duplicate.*"),
         ("labels", lambda labels: np.full_like(labels, 3), "labels has a number out of range or a duplicate.*"),
-        ("label_ends", replaced(3, 10**12), "label_ends .*"),
+        ("label_ends", replace_values(3, 10**12), "label_ends .*"),
         ("label_ends", mirrored, "label_ends .*"),
         ("label_ends", lambda ends: ends[:0], "label_ends .*"),
-        ("learners.0.members", replaced(0, 10**6), "the arrays of a learner do not fit together"),
-        ("learners.0.members", replaced(0, -1), "the arrays of a learner do not fit together"),
-        ("learners.0.member_ends", replaced(1, 0), "the arrays of a learner do not fit together"),
-        ("learners.0.member_ends", replaced(1, -5), "the arrays of a learner do not fit together"),
-        ("learners.0.features", replaced(0, 10**6), "the arrays of a learner do not fit together"),
-        ("learners.0.feature_ends", replaced(1, 10**9), "the arrays of a learner do not fit together"),
+        ("learners.0.members", replace_values(0, 10**6), "the arrays of a learner do not fit together"),
+        ("learners.0.members", replace_values(0, -1), "the arrays of a learner do not fit together"),
+        ("learners.0.member_ends", replace_values(1, 0), "the arrays of a learner do not fit together"),
+        ("learners.0.member_ends", replace_values(1, -5), "the arrays of a learner do not fit together"),
+        ("learners.0.features", replace_values(0, 10**6), "the arrays of a learner do not fit together"),
+        ("learners.0.feature_ends", replace_values(1, 10**9), "the arrays of a learner do not fit together"),
         ("learners.0.weights", lambda weights: weights[:-1], "the arrays of a learner do not fit together"),
         ("learners.0.weights", lambda weights: weights[:, :0], "the arrays of a learner do not fit together"),
         ("learners.0.scales", lambda scales: scales[:-1], "the arrays of a learner do not fit together"),
@@ -289,8 +289,8 @@ def mirrored(array):
         ("learners.0.routes", lambda routes: routes[:, :0], "the arrays of a learner do not fit together"),
         ("learners.0.embeddings", mirrored, None),
         ("learners.0.embeddings", lambda result: result[:-1], "the arrays of a learner do not fit together"),
-        ("learners.0.lengths", replaced(0, 0), "lengths of a learner has a value that is not positive"),
-        ("learners.0.scales", replaced(0, np.nan), "learners.0.scales holds nan or infinity"),
+        ("learners.0.lengths", replace_values(0, 0), "lengths of a learner has a value that is not positive"),
+        ("learners.0.scales", replace_values(0, np.nan), "learners.0.scales holds nan or infinity"),
     ],
 )
 def test_learners_are_checked_before_use(neighbours, tmp_path, name, change, phrase):
@@ -326,7 +326,7 @@ def test_network_is_checked(tmp_path):
     pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
     Classifier("c2ae", layer=4, epochs=1).fit(TEXTS, TAGS).save(tmp_path / "model")
     name = next(name for name in load_file(tmp_path / "model" / "arrays.safetensors") if ".weights." in name)
-    set_array(tmp_path / "model", name, replaced(0, np.inf))
+    set_array(tmp_path / "model", name, replace_values(0, np.inf))
     with pytest.raises(XmtcError, match=r"is damaged: model.network.weights.*holds nan or infinity; copy"):
         Tagger.load(tmp_path / "model").predict_labels(TEXTS)
 

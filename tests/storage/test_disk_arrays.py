@@ -50,7 +50,7 @@ def test_model_trained_with_workdir_has_the_same_bytes(corpus, tmp_path, analyze
 
 def test_arrays_are_written_to_the_workdir(tmp_path, monkeypatch):
     written = []
-    monkeypatch.setattr("xmtc.storage.disk_arrays.WorkFile.append", recording(written))
+    monkeypatch.setattr("xmtc.storage.disk_arrays.WorkFile.append", record_sizes(written))
     memory = Tfidf().fit(TEXTS)[1].matrix
     assert not written
     disk = Tfidf().fit(TEXTS, Run(workdir=tmp_path))[1].matrix
@@ -60,7 +60,7 @@ def test_arrays_are_written_to_the_workdir(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def recording(written: list[int]):
+def record_sizes(written: list[int]):
     from xmtc.storage.disk_arrays import WorkFile
 
     append = WorkFile.append

@@ -23,6 +23,6 @@ def charsmap(value: int = 0, base: int = 1, leaf: int = 2, texts: bytes = b"b\0"
     return units.nbytes.to_bytes(4, "little") + units.tobytes() + texts
 
 
-def precompiled(content: bytes) -> dict[str, str]:
+def make_normalizer(content: bytes) -> dict[str, str]:
     """Return a normalizer as it is stored in the JSON of a tokenizer."""
     return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(content).decode()}

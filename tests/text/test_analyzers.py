@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planted import make_planted_corpus
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-from test_damaged_models import set_said
+from test_damaged_models import set_about_value
 from test_features import run as xmtc
 
 from xmtc import Classifier, Tagger, XmtcError
@@ -464,7 +464,7 @@ def test_missing_extra_is_named(name, monkeypatch):
 )
 def test_damaged_analyzer_is_rejected(analyzer, place, value, tmp_path):
     Classifier("parabel", analyzer=analyzer, max_leaf=8).fit(*make_planted_corpus(60, seed=1)).save(tmp_path / "model")
-    set_said(tmp_path / "model", f"parts.views.mapping.tfidf.{place}", value)
+    set_about_value(tmp_path / "model", f"parts.views.mapping.tfidf.{place}", value)
     with pytest.raises(XmtcError, match="is damaged"):
         Tagger.load(tmp_path / "model").predict_labels(["text"])
 
