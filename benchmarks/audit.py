@@ -9,17 +9,19 @@ that were wrong or missing before count as false alarms, so the true precision i
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from itertools import islice
 from pathlib import Path
 
-from xmtc.data.noise import write_noisy_corpus
-
 from xmtc.analysis.audit.build import MISSING_LABEL, WRONG_LABEL, audit
 from xmtc.cli.train import build_pipeline
 from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus, open_corpus_writer
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # for `experiments`, which is not installed
+from experiments.noise import write_noisy_corpus
 
 NOISE = [("missing", 0.1), ("missing", 0.3), ("swap", 0.1), ("swap", 0.3)]
 FIRST = 200  # of findings that people would read

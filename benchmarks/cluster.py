@@ -21,8 +21,7 @@ import ray
 from ray.cluster_utils import Cluster
 from zipf import corpus
 
-from xmtc.cluster import scheduling as spreading
-from xmtc.cluster import transfer as sending
+from xmtc.cluster import scheduling, transfer
 from xmtc.cluster.connection import connect
 from xmtc.core.dataset import Dataset
 from xmtc.core.method import Model
@@ -42,7 +41,9 @@ def nodes(n: int, store: int) -> Iterator[Cluster]:
     for _ in range(n):
         cluster.add_node(num_cpus=1, object_store_memory=store)
     connect(cluster.address)
-    list(spreading.map_on_cluster("auto", warmed, range(8 * n)))  # workers are running and have imported what they need
+    list(
+        scheduling.map_on_cluster("auto", warmed, range(8 * n))
+    )  # workers are running and have imported what they need
     try:
         yield cluster
     finally:
@@ -57,7 +58,7 @@ def warmed(number: int) -> None:
 
 
 def count_what_is_sent() -> None:
-    put, packed = sending.put_array, sending.pack_value
+    put, packed = transfer.put_array, transfer.pack_value
 
     def counted_place(array: np.ndarray, session: str, give: Callable[[Any], Any]) -> Any:
         def counted(found: np.ndarray) -> Any:
@@ -66,13 +67,13 @@ def count_what_is_sent() -> None:
 
         return put(array, session, counted)
 
-    def counted_parcel(value: Any, session: str) -> sending.PackedValue:
+    def counted_parcel(value: Any, session: str) -> transfer.PackedValue:
         parcel = packed(value, session)
         SENT["messages"] += len(parcel.content)
         SENT["batches"] += isinstance(value, list)
         return parcel
 
-    sending.put_array, spreading.pack_value = counted_place, counted_parcel
+    transfer.put_array, scheduling.pack_value = counted_place, counted_parcel
 
 
 def digest(model: Model) -> str:
@@ -102,7 +103,7 @@ def measure(what: str, data: Dataset, run: Run, rounds: int) -> str:
 def overhead(size: int = 256 * MIB) -> None:
     """Measure single operations: an empty task, storing an array, sending it to another node."""
     begin, n = time.perf_counter(), 500
-    crew = spreading.BatchScheduler(ray, abs, 1)
+    crew = scheduling.BatchScheduler(ray, abs, 1)
     done = len(ray.get([crew.submit([number], [1]).result_ref for number in range(n)]))
     print(f"\nA batch that takes no time: {1000 * (time.perf_counter() - begin) / done:.2f} ms")
     array, begin = np.ones(size, np.uint8), time.perf_counter()
