@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MultiLabelBinarizer
 
 from xmtc import Classifier, Run, XmtcError, open_corpus
+from xmtc.classifier import INITIAL_SEARCH_LABELS
 from xmtc.data import prediction_matrices as indicators
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.label_tree.parabel import Parabel
@@ -218,14 +219,13 @@ class TestIndicatorOutput:
             assert [[tag.label for tag in row] for row in tags] == classifier.classes_[ranked.labels].tolist()
 
     def test_dense_scores_beyond_memory_are_rejected(self, monkeypatch):
-        classifier = Classifier(min_df=1).fit(TEXTS, csr_array(Y))
+        classifier = Classifier(min_df=1).fit(TEXTS, csr_array(np.hstack([Y] * 4)))
         monkeypatch.setattr(indicators, "get_memory_limit", lambda: 1000)
         with pytest.raises(XmtcError, match=r"60 documents × \d+ labels take .* GiB.*predict_proba\(X, k=100\)"):
             classifier.predict_proba(TEST)
         with pytest.raises(XmtcError, match="more than half of the memory"):
             classifier.decision_function(TEST)
         assert issparse(classifier.predict(TEST))
-        monkeypatch.setattr("xmtc.classifier.INITIAL_SEARCH_LABELS", 1)
         with pytest.raises(XmtcError, match="more than half of the memory"):
             classifier.predict(TEST, threshold=0.0)  # all labels of all documents, although sparse
         best = classifier.predict_proba(TEST, k=3)
@@ -238,12 +238,11 @@ class TestIndicatorOutput:
         assert (best[best > 0] == dense[best > 0]).all()
         assert (np.sort(dense, axis=1)[:, -4:] == np.sort(best, axis=1)[:, -4:]).all()
 
-    def test_search_continues_until_all_labels_above_the_threshold_are_found(self, monkeypatch):
-        monkeypatch.setattr("xmtc.classifier.INITIAL_SEARCH_LABELS", 2)
-        classifier = Classifier("dismec", min_df=1).fit(TEXTS, Y)
+    def test_search_continues_until_all_labels_above_the_threshold_are_found(self):
+        classifier = Classifier("dismec", min_df=1).fit(TEXTS, np.hstack([Y] * 4))
         found = classifier.predict(TEST, threshold=0.0001)
         assert (found == (classifier.predict_proba(TEST) >= 0.0001)).all()
-        assert found.sum(axis=1).max() > 2
+        assert found.sum(axis=1).max() > INITIAL_SEARCH_LABELS
 
 
 class TestScikitLearnTools:

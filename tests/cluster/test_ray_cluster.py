@@ -86,8 +86,8 @@ def make_progress(title: str, total: float | None = None) -> Iterator[Any]:
         def advance(self, steps: float = 1) -> None:
             WHEN_TOLD["advance"](title)
 
-        def tell(self, news: str) -> None:
-            raise AssertionError(news)
+        def set_status(self, status: str) -> None:
+            raise AssertionError(status)
 
     yield RecordedProgress()
 

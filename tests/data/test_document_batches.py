@@ -104,22 +104,24 @@ def test_deeply_nested_json_does_not_crash(tmp_path):
 @pytest.mark.parametrize("bad", [b'{"text": "\xff", "labels": []}', b'{"text": ""\t, "\xff": 5, "labels": []}'])
 def test_invalid_utf8_is_reported_with_its_line(tmp_path, monkeypatch, bad):
     path = tmp_path / "lines.jsonl"
-    path.write_bytes(b"\n".join([PLAIN[0].encode()] * 50 + [bad, PLAIN[0].encode()]))
+    line = json.dumps({"text": "a" * 20_000, "labels": ["x"]}).encode()
+    path.write_bytes(b"\n".join([line] * 150 + [bad, line]))
     monkeypatch.setattr("xmtc.data.corpus.detect_encoding", lambda *args, **options: type("", (), {"name": "utf-8"}))
-    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 200))
-    with pytest.raises(XmtcError, match="line 51: byte 0xff at position 1"):
+    with pytest.raises(XmtcError, match="line 151: byte 0xff at position 1"):
         list(open_corpus(path, "jsonl").iter_batches(Run(threads=2)))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_result_is_independent_of_blocks_and_threads(tmp_path, monkeypatch, threads):
+def test_result_is_independent_of_blocks_and_threads(tmp_path, threads):
     path = tmp_path / "lines.jsonl.gz"
-    lines = [PLAIN[i % 2] if i % 37 else OTHERS[i % 11] for i in range(500)]  # ids of one type, as pyarrow requires
+    padded = [line.strip()[:-1] + ', "padding": "' + "x" * 20_000 + '"}' for line in PLAIN[:2]]
+    lines = [
+        padded[i % 2] if i % 37 or i > 300 else OTHERS[i % 11] for i in range(500)
+    ]  # ids of one type, as pyarrow requires
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
     options = {"on_error": "skip", "rejects": path.with_suffix(".rejects")}
     expected = outcome(path, None, **options)
-    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 700))
-    assert len(list(read_blocks(str(path)))) > 20
+    assert len(list(read_blocks(str(path)))) > 4
     assert any(isinstance(each, DocumentBatch) for each in open_corpus(path, **options).iter_batches(Run(threads)))
     assert outcome(path, Run(threads), **options) == expected
     assert expected[2] > 5
@@ -227,11 +229,9 @@ def test_words_are_sorted_by_frequency_and_bytes(words, data):
 @given(st.lists(BYTES, max_size=12), st.integers(0, 40))
 def test_merging_in_steps_equals_merging_at_once(batches, together):
     packed = [concatenate_bytes(batch) for batch in batches]
-    merging = WordMerger()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("xmtc.text.string_index.MIN_MERGE_WORDS", together)
-        for text, ends in packed:
-            merging.add(text, ends)
+    merging = WordMerger(min_merge_words=together)
+    for text, ends in packed:
+        merging.add(text, ends)
     merging.merge()
     text, ends, numbers = merge_word_batches(packed)
     assert StringIndex(merging.text, merging.ends, np.empty(0)).words() == StringIndex(text, ends, np.empty(0)).words()
@@ -306,10 +306,11 @@ def test_training_is_independent_of_batches(tmp_path):
     assert (one.fingerprint, one.data.fingerprint()) == (other.fingerprint, other.data.fingerprint())
 
 
-def test_bad_line_leaves_no_thread_or_open_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 100))
+def test_bad_line_leaves_no_thread_or_open_file(tmp_path):
     path = tmp_path / "corpus.jsonl"
-    path.write_text('{"text": 1}\n' + '{"text": "a", "labels": ["x"]}\n' * 1000)
+    line = json.dumps({"text": "a" * 20_000, "labels": ["x"]})
+    path.write_text('{"text": 1}\n' + f"{line}\n" * 500)
+    assert len(list(read_blocks(str(path)))) > 4
     n_before = threading.active_count()
     with pytest.raises(XmtcError, match="line 1") as held:
         list(open_corpus(path).iter_batches(Run(threads=2)))
@@ -327,11 +328,11 @@ def test_line_beyond_the_limit_of_pyarrow_is_read_by_python(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_earlier_errors_are_reported_before_damage(tmp_path, monkeypatch, threads):
+def test_earlier_errors_are_reported_before_damage(tmp_path, threads):
+    """The file has fewer blocks than are prefetched."""
     lines = ['{"text": 1}', *(json.dumps({"text": f"{i}" * 2000, "labels": ["x"]}) for i in range(500))]
     path = tmp_path / "corpus.jsonl.gz"
     path.write_bytes(gzip.compress("\n".join(lines).encode())[:-20])
-    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 1_000_000))  # fewer blocks than are prefetched
     with pytest.raises(XmtcError, match="line 1: the field 'text'"):
         list(open_corpus(path).iter_batches(Run(threads)))
     rejects = tmp_path / "rejects"

@@ -28,10 +28,9 @@ def path(tmp_path):
     return str(found)
 
 
-def test_prefetched_blocks_equal_the_file(path, monkeypatch):
-    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 300))
-    expected, told = list(read_blocks(path)), []
-    with fetching.prefetch_file(path):
+def test_prefetched_blocks_equal_the_file(path):
+    expected, told = list(read_blocks(path, size=300)), []
+    with fetching.prefetch_file(path, block_bytes=300):
         fetched = take_prefetched(path, told.append)
         assert take_prefetched(path, None) is None  # it belongs to another reader
         assert list(fetched) == expected
@@ -40,10 +39,11 @@ def test_prefetched_blocks_equal_the_file(path, monkeypatch):
 
 
 def test_number_of_prefetched_blocks_is_limited(path, monkeypatch):
-    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 300))
     read = []
-    monkeypatch.setattr(fetching, "read_blocks", lambda *options: (read.append(b) or b for b in read_blocks(*options)))
-    fetched = PrefetchedFile(path)
+    monkeypatch.setattr(
+        fetching, "read_blocks", lambda *words, **options: (read.append(b) or b for b in read_blocks(*words, **options))
+    )
+    fetched = PrefetchedFile(path, block_bytes=300)
     fetched.blocks.pool.shutdown()
     assert len(read) == fetching.MAX_PREFETCHED_BLOCKS
 

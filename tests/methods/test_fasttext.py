@@ -10,10 +10,10 @@ from planted import make_planted_corpus
 from scipy.sparse import csr_array
 
 from xmtc import Classifier
+from xmtc.core.checkpoint import Checkpoint
 from xmtc.core.dataset import Dataset, Tokens
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
-from xmtc.methods.embedding import fasttext as fasttext_training
 from xmtc.methods.embedding.fasttext import FastText, FastTextTrainer, build_huffman_tree, list_label_paths
 from xmtc.methods.embedding.fasttext_kernels import (
     PARTIAL_SUMS,
@@ -225,8 +225,7 @@ def test_negatives_are_sampled_by_root_frequency():
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_resumed_training_has_the_same_bytes(loss, tmp_path, monkeypatch):
-    monkeypatch.setattr(fasttext_training, "CHECKPOINT_SECONDS", -1.0)
+def test_resumed_training_has_the_same_bytes(loss, tmp_path):
     train, small = make_planted_corpus(80, seed=1), {"dimension": 8, "epochs": 4, "loss": loss, "word_ngrams": 2}
     whole = Classifier("fasttext", **small).fit(*train, run=ONE).tagger_.model
 
@@ -237,7 +236,7 @@ def test_resumed_training_has_the_same_bytes(loss, tmp_path, monkeypatch):
         if event.as_json().get("pass") == 3:
             raise Stopped
 
-    run = replace(ONE, checkpoint=tmp_path / "kept")
+    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "kept", interval_seconds=0))
     with pytest.raises(Stopped):
         Classifier("fasttext", **small).fit(*train, run=replace(run, callbacks=stop))
     assert int(run.checkpoint.load_piece("vectors")["n_passes"]) == 2

@@ -205,15 +205,15 @@ def test_negative_numbers_are_numbers(tmp_path, name):
     assert rows[0][:4] == ["-7", -3.5 if name == "x.xlsx" else "-3.5", '["=x"]', None]
 
 
-def test_texts_in_a_workbook_are_not_converted(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(workbook, "MAX_EXCEL_CHARACTERS", 20)
+def test_texts_in_a_workbook_are_not_converted(tmp_path, capsys):
     table = PredictionTable(kept_fields=("much", "long"))
-    kept = (10**17, "half \ud83d and far more than that")
+    text = "half {} and far more" + " than that" * 4000
+    kept = (10**17, text.format("\ud83d"))
     with open_prediction_writer(str(tmp_path / "x.xlsx"), "xlsx", table) as write:
         write([Prediction("1", [Tag("=1+1", 0.5), Tag("\x1b_x0041_ & <b>", 0.25)], kept)])
     (rows,) = sheets_of(tmp_path / "x.xlsx")
-    assert rows[1][:5] == ["1", "100000000000000000", "half \\ud83d and far…", 1, "=1+1"]
-    assert "2 texts are longer than the 20 characters of a cell and truncated" in capsys.readouterr().err
+    assert rows[1][:5] == ["1", "1" + 17 * "0", text.format("\\ud83d")[:32_766] + "…", 1, "=1+1"]
+    assert "2 texts are longer than the 32,767 characters of a cell and truncated" in capsys.readouterr().err
     with zipfile.ZipFile(tmp_path / "x.xlsx") as book:
         styles = ElementTree.fromstring(book.read("xl/styles.xml"))
         sheet = ElementTree.fromstring(book.read("xl/worksheets/sheet1.xml"))

@@ -226,14 +226,13 @@ class TestCommand:
             assert [document.id for document in corpus] == ["a", "c"]
         assert corpus.rejects.first_bad_line.reason == "it takes longer than 1 seconds, expected a smaller document"
 
-    def test_endless_line_is_rejected(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(files, "MAX_LINE_BYTES", 1000)
-        (tmp_path / "a.jsonl").write_bytes(b'{"text": "a", "labels": []}\n' + b"x" * 1000)
+    def test_endless_line_is_rejected(self, tmp_path):
+        (tmp_path / "a.jsonl").write_bytes(b'{"text": "a", "labels": []}\n' + b"x" * files.MAX_LINE_BYTES)
         with pytest.raises(XmtcError) as raised:
             list(open_corpus(tmp_path / "a.jsonl"))
         assert str(raised.value) == (
-            f"{tmp_path}/a.jsonl, line 2: the line is longer than 1,000 bytes, expected one document per line; check "
-            "the file, or pass --input-format."
+            f"{tmp_path}/a.jsonl, line 2: the line is longer than 134,217,728 bytes, expected one document per line; "
+            "check the file, or pass --input-format."
         )
 
 

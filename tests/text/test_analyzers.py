@@ -20,7 +20,7 @@ from xmtc import Classifier, Tagger, XmtcError
 from xmtc.analyzer_selection import AnalyzerTrial, select_analyzer, select_corpus_analyzer
 from xmtc.core.dataset import Bag, Dataset
 from xmtc.core.run import Run
-from xmtc.data.batch import concatenate_bytes
+from xmtc.data.batch import Texts, concatenate_bytes
 from xmtc.data.corpus import open_corpus
 from xmtc.data.document import Document
 from xmtc.data.in_memory import to_documents
@@ -134,13 +134,13 @@ def test_tfidf_of_grams_equals_scikit_learn():
 
 
 @pytest.mark.parametrize("analyzer", ANALYZERS)
-def test_transform_equals_training_for_any_number_of_threads(analyzer, monkeypatch):
+def test_transform_equals_training_for_any_number_of_threads(analyzer):
     texts = make_planted_corpus(200, seed=3)[0] + TEXTS
     one, shown = Tfidf(analyzer=analyzer).fit(texts, Run(threads=1))
-    monkeypatch.setattr("xmtc.text.tokenizer.batch_texts.__defaults__", (500,))
-    two, again = Tfidf(analyzer=analyzer).fit(iter(texts), Run(threads=2))
+    batches = [Texts.from_strings(texts[i : i + 20]) for i in range(0, len(texts), 20)]
+    two, again = Tfidf(analyzer=analyzer).fit(iter(batches), Run(threads=2))
     assert (shown.matrix != again.matrix).nnz == 0
-    assert (two.transform(texts).matrix != shown.matrix).nnz == 0
+    assert (two.transform(batches).matrix != shown.matrix).nnz == 0
     assert one.size == two.size == shown.size
     assert [one.term(i) for i in range(one.size)] == shown.vocabulary.words() == again.vocabulary.words()
     lengths = np.sqrt((shown.matrix**2).sum(axis=1))

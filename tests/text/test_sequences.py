@@ -18,6 +18,7 @@ from xmtc import features
 from xmtc.core.dataset import Dataset, Tokens
 from xmtc.core.method import Method, Model
 from xmtc.core.run import Run
+from xmtc.data.batch import Texts
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
@@ -27,7 +28,7 @@ from xmtc.nn.initial_vectors import load_token_vectors
 from xmtc.parameters import build_views
 from xmtc.pipeline import Pipeline
 from xmtc.text.string_index import StringIndex
-from xmtc.text.tokenizer import Tokenizer, batch_texts, is_word_character
+from xmtc.text.tokenizer import Tokenizer, is_word_character
 
 VARIED = "The the QUICK brown fox_1 été ÉTÉ naïve straße 東京 नमस्ते Σίσυφος x 42 don't e-mail 🎉 … --".split()
 
@@ -98,14 +99,13 @@ def test_words_beyond_max_tokens_are_not_counted():
     assert lists_of(tokens) == [[0, 1], [1], [1, 0, 0, 0]]
 
 
-def test_result_is_independent_of_threads_and_batches(monkeypatch):
+def test_result_is_independent_of_threads_and_batches():
     texts = random_texts(200, seed=2)
     one, tokens = Words().fit(texts, Run(threads=1))
-    monkeypatch.setattr("xmtc.text.tokenizer.batch_texts.__defaults__", (500,))
-    assert len(list(batch_texts(texts))) > 5
-    two, same = Words().fit(texts, Run(threads=2))
+    batches = [Texts.from_strings(texts[i : i + 20]) for i in range(0, 200, 20)]
+    two, same = Words().fit(batches, Run(threads=2))
     assert one.vocabulary.words() == two.vocabulary.words()
-    for result in (same, two.transform(texts, Run(threads=2))):
+    for result in (same, two.transform(batches, Run(threads=2))):
         assert (result.ids.dtype, result.offsets.dtype) == (np.int32, np.int64)
         np.testing.assert_array_equal(result.ids, tokens.ids)
         np.testing.assert_array_equal(result.offsets, tokens.offsets)

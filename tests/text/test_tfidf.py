@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from xmtc.core.run import Run
+from xmtc.data.batch import Texts
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
 from xmtc.text.string_index import NOT_FOUND, StringIndex, index_distinct_words
-from xmtc.text.tokenizer import Tokenizer, batch_texts, count_per_document, is_word_character
+from xmtc.text.tokenizer import Tokenizer, count_per_document, is_word_character
 
 WORDS = "the Quick brown fox_1 jumps over ÉTÉ été naïve straße 東京 Σίσυφος x y 42 don't can't e-mail".split()
 
@@ -93,18 +94,17 @@ def test_combining_marks_do_not_split_words():
     assert Tokenizer()(unicodedata.normalize("NFD", "café")) == ["café"]
 
 
-def test_result_is_independent_of_threads_and_batches(monkeypatch):
+def test_result_is_independent_of_threads_and_batches():
     texts = random_texts(200, seed=2)
     one, shown = Tfidf().fit(texts, Run(threads=1))
     X = shown.matrix
-    monkeypatch.setattr("xmtc.text.tokenizer.batch_texts.__defaults__", (500,))
-    assert len(list(batch_texts(texts))) > 5
-    two, shown = Tfidf().fit(texts, Run(threads=2))
+    batches = [Texts.from_strings(texts[i : i + 20]) for i in range(0, 200, 20)]
+    two, shown = Tfidf().fit(batches, Run(threads=2))
     Z = shown.matrix
     assert {part.dtype for part in (X.indices, X.indptr, Z.indices, Z.indptr)} == {np.dtype(np.int32)}
     assert one.vocabulary.words() == two.vocabulary.words()
     assert (X != Z).nnz == 0
-    assert (two.transform(texts).matrix != X).nnz == 0
+    assert (two.transform(batches).matrix != X).nnz == 0
 
 
 def test_frequent_terms_come_first_and_are_limited_by_max_features():

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow.parquet import write_table
+from recorded_progress import RecordedProgress
 from typer.testing import CliRunner
 
 from xmtc.cli import app
@@ -159,27 +160,11 @@ def test_empty_vocabulary_is_accepted(tmp_path):
 
 
 def test_progress_counts_the_bytes_of_the_file(tmp_path):
-    class Seen:
-        bytes, title, total = 0, "", 0
-
-        def __call__(self, title, total=None):
-            self.title, self.total = title, total
-            return self
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            return None
-
-        def advance(self, steps=1):
-            self.bytes += steps
-
-    seen = Seen()
+    progress = RecordedProgress()
     source = write(tmp_path, gzip.compress(text_of(FILE)))
-    read_word_vectors(source, VOCABULARY, Run(progress=seen))
-    assert seen.title == f"reading {source}"
-    assert seen.bytes == seen.total == Path(source).stat().st_size
+    read_word_vectors(source, VOCABULARY, Run(progress=progress))
+    assert progress.title == f"reading {source}"
+    assert progress.steps == progress.total == Path(source).stat().st_size
 
 
 def make_zip(path: Path, members: dict[str, bytes]) -> str:
