@@ -50,7 +50,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def build_annif_routes(service: Service) -> APIRouter:
+def build_project_routes(service: Service) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["Annif"], responses=PROBLEMS, route_class=LimitedRoute)
 
     @router.get("/", include_in_schema=False)
@@ -66,6 +66,17 @@ def build_annif_routes(service: Service) -> APIRouter:
     async def one_project(project_id: str, request: Request) -> Response:
         """Show project information."""
         return to_json_response(describe_project(find_project(service, project_id, request)))
+
+    @router.post("/projects/{project_id}/learn", include_in_schema=False)
+    async def learn(project_id: str, request: Request) -> Response:
+        find_project(service, project_id, request)
+        raise RequestError(403, "Online learning is not supported; train a new model and replace this one.")
+
+    return router
+
+
+def build_suggestion_routes(service: Service) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["Annif"], responses=PROBLEMS, route_class=LimitedRoute)
 
     @router.post("/projects/{project_id}/suggest")
     async def suggest(
@@ -99,11 +110,6 @@ def build_annif_routes(service: Service) -> APIRouter:
         model, tags = await suggest_subjects(service, served, [document.text for document in batch.documents], query)
         ids = [document.document_id for document in batch.documents]
         return await run_in_body_thread(encode_batch, model, ids, tags)
-
-    @router.post("/projects/{project_id}/learn", include_in_schema=False)
-    async def learn(project_id: str, request: Request) -> Response:
-        find_project(service, project_id, request)
-        raise RequestError(403, "Online learning is not supported; train a new model and replace this one.")
 
     return router
 
