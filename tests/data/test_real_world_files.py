@@ -127,8 +127,8 @@ READ = [
     kind("TSV that has semicolons", "c.tsv", table(";", "utf-8"), "read with semicolons"),
     kind("CSV in Mac Roman, told", "c.csv", table(",", "mac-roman"), layout=Layout(encoding="mac-roman")),
     kind("CSV in Latin-1, compressed", "c.csv.gz", gzip.compress(table(",", "latin-1")), "is read as windows-1252 (Käfer"),
-    kind("an encoding that was told", "c.csv", table(",", "cp850"), layout=Layout(encoding="cp850")),
-    kind("a delimiter that was told", "c.csv", table("^", "utf-8"), layout=Layout(delimiter="^")),
+    kind("a given encoding", "c.csv", table(",", "cp850"), layout=Layout(encoding="cp850")),
+    kind("a given delimiter", "c.csv", table("^", "utf-8"), layout=Layout(delimiter="^")),
     kind("a delimiter told by its name", "c.dat", table("\t", "utf-8"), layout=Layout(delimiter="tab")),
     kind("Excel's first line sep=;", "c.csv", b"sep=;\r\n" + table(";", "utf-8", newline="\r\n")),
     kind("no extension, semicolons", "export", table(";", "utf-8"), "read with semicolons"),
@@ -154,7 +154,7 @@ READ = [
     kind("xlsx with a title above its header", "c.xlsx", lambda: workbook([["Holdings of the library"], [], *cells()])),
     kind("xlsx with empty rows and a second header", "c.xlsx", lambda: workbook([*cells()[:2], [None] * 4, HEADER, *cells()[2:]]), "repeats its header once, first in line 4"),
     kind("xlsx whose second sheet has the table", "c.xlsx", lambda: workbook(cells(), ("Notes", "Books")), "the sheet 'Books' is read; --sheet overrides this"),
-    kind("xlsx with a sheet that was told", "c.xlsx", lambda: workbook(cells(), ("Books", "Other"), last=False), layout=Layout(sheet="books")),
+    kind("xlsx with a given sheet", "c.xlsx", lambda: workbook(cells(), ("Books", "Other"), last=False), layout=Layout(sheet="books")),
     kind("xlsx with Python lists", "c.xlsx", lambda: workbook(cells("Python"))),
 ]  # fmt: skip
 
@@ -173,7 +173,7 @@ REFUSED = [
     kind("labels between ; and strict", "c.csv", lambda: text_of([["id", "title", "abstract", "subjects"], *([str(i), "a", "b", f"x{i % 3};y{i % 4}"] for i in range(12))]).encode(), "12 of 12 labels occur once and contain ';', such as 'x0;y0': did you mean --separator ';'? That would make 7 labels.", strict=True),
     kind("a JSON array", "c.json", b'[{"title": "a"}]', "is a JSON array, expected one JSON object per line; rewrite it with `jq"),
     kind("a PDF of pictures", "c.pdf", lambda: pytest.importorskip("pypdf") and pdf("", ""), "its 2 pages have no text, expected text; if they are scanned, recognise their text first (OCR)", labels=None),
-    kind("a PDF that is none", "c.pdf", lambda: pytest.importorskip("pypdf") and b"rubbish", "cannot be read as PDF", labels=None),
+    kind("an invalid PDF", "c.pdf", lambda: pytest.importorskip("pypdf") and b"rubbish", "cannot be read as PDF", labels=None),
 ]  # fmt: skip
 
 
