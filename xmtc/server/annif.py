@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 import xmtc
 from xmtc.server.batching import PredictQuery
-from xmtc.server.messages import FailFastList
+from xmtc.server.messages import MAX_LANGUAGE_CHARACTERS, FailFastList
 from xmtc.server.models import LoadedModel, ServedModel
 from xmtc.server.request_bodies import LimitedRoute, run_in_body_thread
 from xmtc.server.request_errors import RequestError
@@ -85,7 +85,7 @@ def build_suggestion_routes(service: Service) -> APIRouter:
         text: Annotated[str, Form()] = "",  # may be empty, but is required (checked below)
         limit: Annotated[int, Form(ge=0)] = DEFAULT_LIMIT,
         threshold: Annotated[float, Form(ge=0, le=1, allow_inf_nan=False)] = 0.0,
-        language: Annotated[str | None, Form(max_length=100)] = None,
+        language: Annotated[str | None, Form(max_length=MAX_LANGUAGE_CHARACTERS)] = None,
     ) -> Response:
         """Suggest subjects for a given text."""
         if "text" not in await request.form():
@@ -102,7 +102,7 @@ def build_suggestion_routes(service: Service) -> APIRouter:
         request: Request,
         limit: Annotated[int, Query(ge=0)] = DEFAULT_LIMIT,
         threshold: Annotated[float, Query(ge=0, le=1, allow_inf_nan=False)] = 0.0,
-        language: Annotated[str | None, Query(max_length=100)] = None,
+        language: Annotated[str | None, Query(max_length=MAX_LANGUAGE_CHARACTERS)] = None,
     ) -> Response:
         """Suggest subjects for the given batch of up to 32 documents."""
         served = find_project(service, project_id, request, len(batch.documents))

@@ -58,8 +58,8 @@ def build_model_routes(service: Service) -> APIRouter:
     async def labels(
         name: str,
         request: Request,
-        search: Annotated[str, Query(max_length=messages.MAX_SEARCH)] = "",
-        language: Annotated[str | None, Query(max_length=100)] = None,
+        search: Annotated[str, Query(max_length=messages.MAX_SEARCH_CHARACTERS)] = "",
+        language: Annotated[str | None, Query(max_length=messages.MAX_LANGUAGE_CHARACTERS)] = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 20,
     ) -> Response:
         """Search the labels by any of their names."""
