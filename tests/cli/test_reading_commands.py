@@ -216,7 +216,7 @@ def test_standard_input_is_read_like_a_file(place, encoding, sentence):
 )
 def test_options_without_effect_are_rejected(place, options, sentence):
     done = invoke("predict", "model", "test.csv", *options.split(), cwd=place)
-    assert (done.returncode, done.stderr.decode()) == (2, f"xmtc: {sentence}")
+    assert (done.returncode, done.stderr.decode()) == (2, f"xmtc: {sentence}\n")
 
 
 def test_options_of_other_formats_are_reported(place):

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 import pyarrow.parquet
 import pytest
-from commands import XMTC, make_place, xmtc
+from commands import XMTC, invoke, make_place
 
 from xmtc.errors import MissingExtra, XmtcError
 from xmtc.output import Prediction, PredictionTable, choose_prediction_format, open_prediction_writer, workbook
@@ -87,7 +87,7 @@ TABLES = ["x.csv", "x.tsv", "x.xlsx", "x.parquet"]
 
 @pytest.mark.parametrize("name", TABLES)
 def test_long_layout_has_a_row_per_label(place, name):
-    done = xmtc("predict", "model", "three.jsonl", "-k", 2, "-o", name, cwd=place)
+    done = invoke("predict", "model", "three.jsonl", "-k", 2, "-o", name, cwd=place)
     assert done.returncode == 0, done.stderr
     assert done.stdout == b""
     assert f"{TWO_OF_THREE}\n".encode() in done.stderr
@@ -104,7 +104,7 @@ def test_long_layout_has_a_row_per_label(place, name):
 @pytest.mark.parametrize("name", TABLES)
 def test_wide_layout_has_a_row_per_document_and_kept_fields(place, name):
     words = ("predict", "model", "three.jsonl", "-k", 2, "--wide", "--keep", "title, year,labels", "-o", name)
-    done = xmtc(*words, cwd=place)
+    done = invoke(*words, cwd=place)
     assert done.returncode == 0, done.stderr
     head, *rows = rows_in(place / name)
     assert head == ["id", "title", "year", "input_labels", "label_1", "score_1", "label_2", "score_2"]
@@ -121,7 +121,7 @@ def test_wide_layout_has_a_row_per_document_and_kept_fields(place, name):
 
 
 def test_json_lines_keep_types_of_fields(place):
-    xmtc("predict", "model", "three.jsonl", "--keep", "title,year,labels", "-k", 1, "-o", "x.ndjson", cwd=place)
+    invoke("predict", "model", "three.jsonl", "--keep", "title,year,labels", "-k", 1, "-o", "x.ndjson", cwd=place)
     first, second, third = map(json.loads, (place / "x.ndjson").read_text("utf-8").splitlines())
     assert list(first) == ["id", "title", "year", "input_labels", "labels"]
     assert (first["title"], first["year"], first["input_labels"]) == ("=Ärger, 1", 1999, ["x", "y"])
@@ -135,7 +135,7 @@ def test_fields_of_tables_are_kept(place, source):
     (place / "table.csv").write_text("id,text,Shelf\n1,word1alpha word1beta,Top\n2,word7alpha,\n")
     table = {"id": ["1", "2"], "text": ["word1alpha word1beta", "word7alpha"], "Shelf": ["Top", None]}
     pyarrow.parquet.write_table(pyarrow.table(table), place / "table.parquet")
-    done = xmtc("predict", "model", source, "--keep", "Shelf", "-k", 1, "-o", "kept.csv", cwd=place)
+    done = invoke("predict", "model", source, "--keep", "Shelf", "-k", 1, "-o", "kept.csv", cwd=place)
     assert done.returncode == 0, done.stderr
     assert [row[:2] for row in rows_in(place / "kept.csv")] == [["id", "Shelf"], ["1", "Top"], ["2", None]]
 
@@ -165,18 +165,18 @@ def test_names_column_exists_if_the_model_has_names(tmp_path):
 
 def test_byte_order_mark_and_compression(place):
     for name, delimiter in (("x.csv", ","), ("x.tsv", "\t")):
-        assert xmtc("predict", "model", "three.jsonl", "-o", name, "--bom", cwd=place).returncode == 0
+        assert invoke("predict", "model", "three.jsonl", "-o", name, "--bom", cwd=place).returncode == 0
         assert (place / name).read_bytes().startswith(f"\ufeffid{delimiter}rank".encode())
-    done = xmtc("predict", "model", "three.jsonl", "--format", "csv", "--bom", cwd=place)
+    done = invoke("predict", "model", "three.jsonl", "--format", "csv", "--bom", cwd=place)
     assert done.stdout.startswith(b"\xef\xbb\xbfid,rank,label,score\n")
-    xmtc("predict", "model", "three.jsonl", "-o", "x.csv.gz", cwd=place)
+    invoke("predict", "model", "three.jsonl", "-o", "x.csv.gz", cwd=place)
     assert gzip.decompress((place / "x.csv.gz").read_bytes()).startswith(b"id,rank,label,score\na,1,label-01,")
 
 
 def test_format_option_overrides_the_extension(place):
-    assert xmtc("predict", "model", "three.jsonl", "-o", "x.dat", "--format", "tsv", cwd=place).returncode == 0
+    assert invoke("predict", "model", "three.jsonl", "-o", "x.dat", "--format", "tsv", cwd=place).returncode == 0
     assert (place / "x.dat").read_text().startswith("id\trank\t")
-    piped = xmtc("predict", "model", "three.jsonl", "--format", "parquet", cwd=place).stdout
+    piped = invoke("predict", "model", "three.jsonl", "--format", "parquet", cwd=place).stdout
     assert piped.startswith(b"PAR1")
 
 
@@ -256,19 +256,19 @@ def test_existing_output_is_kept_if_prediction_fails(place, name):
     """The last of many lines is damaged, after predictions were written."""
     (place / name).write_text("old")
     (place / "torn.jsonl").write_text((place / "test.jsonl").read_text() * 100 + "{torn\n")
-    done = xmtc("predict", "model", "torn.jsonl", "-o", name, cwd=place)
+    done = invoke("predict", "model", "torn.jsonl", "-o", name, cwd=place)
     assert done.returncode == 2
     assert b"torn.jsonl, line 6001: " in done.stderr
     assert (place / name).read_text() == "old"
     assert not [path.name for path in place.iterdir() if path.name.endswith(".part")]
-    done = xmtc("predict", "model", "torn.jsonl", "-o", name, "--on-error", "skip", cwd=place)
+    done = invoke("predict", "model", "torn.jsonl", "-o", name, "--on-error", "skip", cwd=place)
     assert b"6,000 documents labelled.\n1 line of torn.jsonl set aside" in done.stderr
     assert (place / name).read_bytes()[:3] != b"old"
 
 
 @pytest.mark.parametrize("format", ["jsonl", "csv", "xlsx", "parquet"])
 def test_full_disk_is_a_one_line_error(place, format):
-    done = xmtc("predict", "model", "test.jsonl", "-o", "/dev/full", "--format", format, cwd=place)
+    done = invoke("predict", "model", "test.jsonl", "-o", "/dev/full", "--format", format, cwd=place)
     assert done.returncode == 2
     assert done.stderr == b"xmtc: /dev/full cannot be written (No space left on device); choose another place.\n"
 
@@ -312,13 +312,13 @@ def test_format_option_applies_on_a_terminal(place):
 
 
 def test_single_text_is_predicted(place):
-    done = xmtc("predict", "model", "--string", "word7alpha\nword7gamma", "-k", 1, cwd=place)
+    done = invoke("predict", "model", "--string", "word7alpha\nword7gamma", "-k", 1, cwd=place)
     assert done.stderr == b""
     (answer,) = map(json.loads, done.stdout.splitlines())
     assert answer["id"] == "1"
     assert [tag["label"] for tag in answer["labels"]] == ["label-07"]
-    assert json.loads(xmtc("predict", "model", "--string", "", cwd=place).stdout) == {"id": "1", "labels": []}
-    xmtc("predict", "model", "--string", "word7alpha", "-o", "one.csv", cwd=place)
+    assert json.loads(invoke("predict", "model", "--string", "", cwd=place).stdout) == {"id": "1", "labels": []}
+    invoke("predict", "model", "--string", "word7alpha", "-o", "one.csv", cwd=place)
     assert len(rows_in(place / "one.csv")) == 6
     odd = subprocess.run([*XMTC, "predict", "model", "--string", b"word7alpha \xff"], cwd=place, capture_output=True)
     assert odd.returncode == 0
@@ -331,7 +331,7 @@ def test_per_file_results_are_written_next_to_the_texts(place):
     (folder / "a.b.txt").write_text("word1alpha word1beta")
     (folder / "c.txt").write_text("nothing known")
     (folder / "c.tags.tsv").write_text("mine")
-    done = xmtc("predict", "model", "texts", "--per-file", "-k", 2, cwd=place)
+    done = invoke("predict", "model", "texts", "--per-file", "-k", 2, cwd=place)
     assert done.returncode == 0, done.stderr
     assert done.stdout == b""
     assert b"1 existing file was kept; --force replaces them.\n1 document labelled.\n" in done.stderr
@@ -341,9 +341,9 @@ def test_per_file_results_are_written_next_to_the_texts(place):
     assert label == "label-01"
     assert 0 < float(score) <= 1
     assert (folder / "c.tags.tsv").read_text() == "mine"
-    xmtc("predict", "model", "texts", "--per-file", "-k", 2, "--suffix", ".annif", cwd=place)
+    invoke("predict", "model", "texts", "--per-file", "-k", 2, "--suffix", ".annif", cwd=place)
     assert (folder / "a.b.annif").read_text().splitlines() == lines
-    xmtc("predict", "model", "texts", "--per-file", "--force", cwd=place)
+    invoke("predict", "model", "texts", "--per-file", "--force", cwd=place)
     assert (folder / "c.tags.tsv").read_text() == ""
     assert sorted(os.listdir(folder)) == ["a.b.annif", "a.b.tags.tsv", "a.b.txt", "c.annif", "c.tags.tsv", "c.txt"]
 
@@ -365,21 +365,21 @@ def test_kept_fields_have_unique_names():
 
 
 def test_missing_fields_are_reported(place):
-    done = xmtc("predict", "model", "three.jsonl", "--keep", "title,titel,title", "-k", 1, cwd=place)
+    done = invoke("predict", "model", "three.jsonl", "--keep", "title,titel,title", "-k", 1, cwd=place)
     assert done.returncode == 0
     assert done.stderr == b"The field 'titel' is empty in all documents; check --keep.\n"
     assert list(json.loads(done.stdout.splitlines()[0])) == ["id", "title", "titel", "labels"]
 
 
 def test_k_is_limited_by_the_number_of_labels(place):
-    assert xmtc("predict", "model", "three.jsonl", "-k", 10**6, "--wide", "-o", "all.csv", cwd=place).returncode == 0
+    assert invoke("predict", "model", "three.jsonl", "-k", 10**6, "--wide", "-o", "all.csv", cwd=place).returncode == 0
     assert len(rows_in(place / "all.csv")[0]) == 1 + 2 * 40
 
 
 def test_link_is_kept_and_interrupted_command_leaves_no_file(place):
     (place / "target.csv").write_text("old")
     (place / "link.csv").symlink_to("target.csv")
-    assert xmtc("predict", "model", "three.jsonl", "-o", "link.csv", cwd=place).returncode == 0
+    assert invoke("predict", "model", "three.jsonl", "-o", "link.csv", cwd=place).returncode == 0
     assert (place / "link.csv").is_symlink()
     assert (place / "target.csv").read_text().startswith("id,rank,")
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from commands import make_place, xmtc
+from commands import invoke, make_place
 from planted import make_planted_corpus
 from scipy.sparse import csr_array
 from sklearn.base import clone
@@ -32,7 +32,7 @@ from xmtc.tagger import Tagger
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = make_place(tmp_path_factory.mktemp("decisions"))
-    done = xmtc("thresholds", "model", "test.jsonl", "--goal", "micro-f1", "--per", "all", cwd=folder)
+    done = invoke("thresholds", "model", "test.jsonl", "--goal", "micro-f1", "--per", "all", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -42,7 +42,7 @@ def message(done) -> str:
 
 
 def answers(place, *words) -> list[list[str]]:
-    done = xmtc("predict", "model", "test.jsonl", "--format", "jsonl", *words, cwd=place)
+    done = invoke("predict", "model", "test.jsonl", "--format", "jsonl", *words, cwd=place)
     assert done.returncode == 0, done.stderr
     return [[each["label"] for each in json.loads(line)["labels"]] for line in done.stdout.splitlines()]
 
@@ -51,12 +51,12 @@ def answers(place, *words) -> list[list[str]]:
 
 
 def test_tuned_thresholds_are_printed_and_saved(place):
-    done = xmtc("thresholds", "model", "test.jsonl", "--goal", "micro-f1", "--per", "all", cwd=place)
+    done = invoke("thresholds", "model", "test.jsonl", "--goal", "micro-f1", "--per", "all", cwd=place)
     shown = done.stdout.decode()
     assert shown.startswith("Tuned for micro-f1, per all: labels that score at least 0.")
     assert "Saved in model. Next: xmtc predict model FILE --threshold tuned" in message(done)
     assert "60 documents are few to tune thresholds on" in shown
-    about = json.loads(xmtc("info", "model", cwd=place).stdout)["decision"]
+    about = json.loads(invoke("info", "model", cwd=place).stdout)["decision"]
     assert (about["for"], about["by"], about["documents"]) == ("micro-f1", "all", 60)
     # the printed metrics are those of cross-validation, not those on the documents that the thresholds were tuned on
     assert "Five-fold cross-validation on 60 documents" in shown
@@ -95,16 +95,18 @@ def test_predict_applies_the_tuned_thresholds(place):
     assert answers(place, "--threshold", "tuned", "--allow", label) == [
         [x for x in each if x == label] for each in decided
     ]
-    one = xmtc("predict", "model", "--string", "nothing of it is known", "--threshold", "tuned", cwd=place)
+    one = invoke("predict", "model", "--string", "nothing of it is known", "--threshold", "tuned", cwd=place)
     assert json.loads(one.stdout)["labels"] == []
 
 
 def test_thresholds_apply_to_every_output_format(place, tmp_path):
     decided = answers(place, "--threshold", "tuned")
-    xmtc("predict", "model", "test.jsonl", "--threshold", "tuned", "-o", tmp_path / "a.csv", cwd=place)
+    invoke("predict", "model", "test.jsonl", "--threshold", "tuned", "-o", tmp_path / "a.csv", cwd=place)
     rows = list(csv.DictReader((tmp_path / "a.csv").open()))
     assert [row["label"] for row in rows if row["label"]] == [label for each in decided for label in each]
-    done = xmtc("predict", "model", "test.jsonl", "--threshold", "tuned", "--wide", "-o", tmp_path / "w.csv", cwd=place)
+    done = invoke(
+        "predict", "model", "test.jsonl", "--threshold", "tuned", "--wide", "-o", tmp_path / "w.csv", cwd=place
+    )
     assert b"may have more labels" not in done.stderr
     wide = list(csv.DictReader((tmp_path / "w.csv").open()))
     columns = [name for name in wide[0] if name.startswith("label_")]
@@ -114,7 +116,7 @@ def test_thresholds_apply_to_every_output_format(place, tmp_path):
     texts.mkdir()
     for i, line in enumerate((place / "test.jsonl").read_text().splitlines()[:3]):
         (texts / f"{i}.txt").write_text(json.loads(line)["text"])
-    assert xmtc("predict", "model", texts, "--threshold", "tuned", "--per-file", cwd=place).returncode == 0
+    assert invoke("predict", "model", texts, "--threshold", "tuned", "--per-file", cwd=place).returncode == 0
     beside = [(texts / f"{i}.tags.tsv").read_text().splitlines() for i in range(3)]
     assert [len(lines) for lines in beside] == [len(each) for each in decided[:3]]
 
@@ -123,9 +125,9 @@ def test_more_labels_than_columns_are_reported(place, tmp_path):
     tagger = Tagger.load(place / "model")
     tagger.with_decision(replace(tagger.decision, thresholds=np.zeros(1, np.float32), most=2)).save(tmp_path / "model")
     file = place / "test.jsonl"
-    done = xmtc("predict", tmp_path / "model", file, "--threshold", "tuned", "--wide", "-o", tmp_path / "w.csv")
+    done = invoke("predict", tmp_path / "model", file, "--threshold", "tuned", "--wide", "-o", tmp_path / "w.csv")
     assert "documents may have more labels than the 2 that were written." in message(done)
-    done = xmtc(
+    done = invoke(
         "predict", tmp_path / "model", file, "--threshold", "tuned", "--wide", "-k", "2", "-o", tmp_path / "w.csv"
     )
     assert "may have more labels" not in message(done)
@@ -133,15 +135,15 @@ def test_more_labels_than_columns_are_reported(place, tmp_path):
 
 def test_error_without_thresholds_names_the_command_that_tunes_them(place, tmp_path):
     Tagger.load(place / "model").save(tmp_path / "model")
-    assert xmtc("thresholds", "model", "--clear", cwd=tmp_path).returncode == 0
+    assert invoke("thresholds", "model", "--clear", cwd=tmp_path).returncode == 0
     asked = ["predict", "model", "--string", "text", "--threshold", "tuned"]
     for words in (asked, ["evaluate", "model", place / "test.jsonl", "micro-F1@decision"]):
-        done = xmtc(*words, cwd=tmp_path)
+        done = invoke(*words, cwd=tmp_path)
         assert done.returncode == 2
         assert message(done).startswith(
             "xmtc: The model has no tuned thresholds; `xmtc thresholds MODEL CORPUS` tunes them"
         )
-    assert b"decision" not in xmtc("info", "model", cwd=tmp_path).stdout
+    assert b"decision" not in invoke("info", "model", cwd=tmp_path).stdout
 
 
 @pytest.mark.parametrize(
@@ -155,14 +157,14 @@ def test_error_without_thresholds_names_the_command_that_tunes_them(place, tmp_p
     ],
 )
 def test_invalid_options_are_rejected(place, words, sentence):
-    done = xmtc("thresholds", *words, cwd=place)
+    done = invoke("thresholds", *words, cwd=place)
     assert done.returncode == 2
     assert sentence in message(done)
 
 
 def test_corpus_without_known_labels_is_rejected(place, tmp_path):
     (tmp_path / "other.jsonl").write_text('{"text": "a b", "labels": ["never seen"]}\n')
-    done = xmtc("thresholds", "model", tmp_path / "other.jsonl", cwd=place)
+    done = invoke("thresholds", "model", tmp_path / "other.jsonl", cwd=place)
     assert done.returncode == 2
     assert "No document has a label that the model knows" in message(done)
 
@@ -172,13 +174,13 @@ def test_unreachable_precision_is_reported(place, tmp_path):
     lines[0]["labels"] = [Tagger.load(place / "model").labels.words()[0]]
     (tmp_path / "wrong.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     Tagger.load(place / "model").save(tmp_path / "model")
-    done = xmtc("thresholds", "model", "wrong.jsonl", "--goal", "recall=0.9", cwd=tmp_path)
+    done = invoke("thresholds", "model", "wrong.jsonl", "--goal", "recall=0.9", cwd=tmp_path)
     assert b"The recall of cross-validation is 0, below the goal of 0.9." in done.stdout
 
 
 def test_default_averaging_is_selected_by_cross_validation(place, tmp_path):
     Tagger.load(place / "model").save(tmp_path / "model")
-    done = xmtc("thresholds", "model", place / "test.jsonl", "--json", cwd=tmp_path)
+    done = invoke("thresholds", "model", place / "test.jsonl", "--json", cwd=tmp_path)
     result = json.loads(done.stdout)
     assert result["for"] == "f1"
     assert result["halves"].keys() == {"all", "document", "label"}
@@ -187,7 +189,7 @@ def test_default_averaging_is_selected_by_cross_validation(place, tmp_path):
 
 
 def test_evaluate_reports_thresholded_metrics_and_a_curve(place, tmp_path):
-    done = xmtc("evaluate", "model", "test.jsonl", "--curve", tmp_path / "c.csv", cwd=place)
+    done = invoke("evaluate", "model", "test.jsonl", "--curve", tmp_path / "c.csv", cwd=place)
     shown = done.stdout.decode()
     assert shown.splitlines()[3].startswith("micro-P@decision")
     assert "example-F1@decision" in shown.splitlines()[5]
@@ -195,13 +197,13 @@ def test_evaluate_reports_thresholded_metrics_and_a_curve(place, tmp_path):
     best = max(float(row["micro-F1"]) for row in rows)
     reached = float(shown.splitlines()[3].split()[-1]) / 100
     assert best == pytest.approx(reached, abs=0.02)  # tuned on the same documents, so it is at the maximum of the curve
-    assert xmtc("evaluate", "model", "test.jsonl", "P@1", "--curve", tmp_path / "c.svg", cwd=place).returncode == 0
+    assert invoke("evaluate", "model", "test.jsonl", "P@1", "--curve", tmp_path / "c.svg", cwd=place).returncode == 0
     picture = ElementTree.parse(tmp_path / "c.svg").getroot()
     assert {"precision", "recall", "F1", "threshold"} <= {each.text for each in picture.iter()}
     (tmp_path / "mine.csv").write_text("my,own\n")
     refused = {"mine.csv": "is no curve of xmtc", "c.png": "ends with .csv or .svg", "no/c.csv": "is not there"}
     for name, sentence in refused.items():
-        done = xmtc("evaluate", "model", "test.jsonl", "--curve", tmp_path / name, cwd=place)
+        done = invoke("evaluate", "model", "test.jsonl", "--curve", tmp_path / name, cwd=place)
         assert done.returncode == 2
         assert sentence in message(done)
 
@@ -209,18 +211,18 @@ def test_evaluate_reports_thresholded_metrics_and_a_curve(place, tmp_path):
 def test_report_uses_the_tuned_thresholds(place, tmp_path):
     by_itself = ([], "by the model's decision: labels that score")
     for words, sentence in (by_itself, (["--threshold", "0.9"], "from a score of 0.9")):
-        done = xmtc("report", "model", "test.jsonl", *words, "-o", tmp_path / "r.json", cwd=place)
+        done = invoke("report", "model", "test.jsonl", *words, "-o", tmp_path / "r.json", cwd=place)
         assert done.returncode == 0, done.stderr
         assert sentence in (tmp_path / "r.json").read_text()
     names = ["micro-P@decision", "micro-R@decision", "micro-F1@decision"]
-    values = json.loads(xmtc("evaluate", "model", "test.jsonl", *names, "--json", cwd=place).stdout)
-    xmtc("report", "model", "test.jsonl", "-o", tmp_path / "r.md", cwd=place)
+    values = json.loads(invoke("evaluate", "model", "test.jsonl", *names, "--json", cwd=place).stdout)
+    invoke("report", "model", "test.jsonl", "-o", tmp_path / "r.md", cwd=place)
     row = next(line for line in (tmp_path / "r.md").read_text().splitlines() if "all assignments (micro)" in line)
     assert [float(cell) for cell in row.split("|")[2:5]] == pytest.approx([100 * v for v in values.values()], abs=0.051)
 
 
 def test_metrics_per_label_use_the_tuned_thresholds(place, tmp_path):
-    done = xmtc("evaluate", "model", "test.jsonl", "--per-label", tmp_path / "labels.csv", cwd=place)
+    done = invoke("evaluate", "model", "test.jsonl", "--per-label", tmp_path / "labels.csv", cwd=place)
     assert "Labels are assigned by the model's decision: labels that score at least" in message(done)
     rows = list(csv.DictReader((tmp_path / "labels.csv").open()))
     given = [label for labels in answers(place, "--threshold", "tuned") for label in labels]
@@ -293,7 +295,7 @@ def test_thresholds_are_saved_and_older_folders_have_none(place, tmp_path):
 def test_damaged_thresholds_are_rejected(place, tmp_path, name, value, phrase):
     Tagger.load(place / "model").save(tmp_path / "model")
     set_about_value(tmp_path / "model", f"parts.decision.{name}", value)
-    done = xmtc("predict", "model", "--string", "text", "--threshold", "tuned", cwd=tmp_path)
+    done = invoke("predict", "model", "--string", "text", "--threshold", "tuned", cwd=tmp_path)
     assert done.returncode == 2
     assert "is damaged" in message(done)
     assert phrase in message(done)

@@ -29,17 +29,19 @@ def xmtc(*words, input: bytes | None = None, cwd=None, env=None) -> subprocess.C
     return subprocess.run([*XMTC, *map(str, words)], input=input, capture_output=True, cwd=cwd, env=env, timeout=120)
 
 
-def invoke(*words, cwd=".") -> subprocess.CompletedProcess:
+def invoke(*words, input: bytes | None = None, cwd=".") -> subprocess.CompletedProcess:
     """Run `xmtc` in this process, which is much faster than a new process."""
     from xmtc.cli import app
 
     with chdir(cwd):
-        done = CliRunner().invoke(app, list(map(str, words)))
+        done = CliRunner().invoke(app, list(map(str, words)), input=input)
     if done.exception is None or isinstance(done.exception, SystemExit):
-        return subprocess.CompletedProcess(words, done.exit_code, done.stdout.encode(), done.stderr.encode())
+        return subprocess.CompletedProcess(words, done.exit_code, done.stdout_bytes, done.stderr_bytes)
     if not isinstance(done.exception, XmtcError):
         raise done.exception
-    return subprocess.CompletedProcess(words, 2, done.stdout.encode(), f"xmtc: {done.exception}".encode())
+    return subprocess.CompletedProcess(
+        words, 2, done.stdout_bytes, done.stderr_bytes + f"xmtc: {done.exception}".encode()
+    )
 
 
 def measured_here(words, log, limit=None, stop=None) -> MeasuredCommand:

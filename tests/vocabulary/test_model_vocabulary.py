@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from commands import make_place, xmtc
+from commands import invoke, make_place
 from planted import N_LABELS, make_planted_corpus, planted_label
 from scipy.sparse import csr_array
 
@@ -332,7 +332,7 @@ def place(tmp_path_factory, path):
 
 
 def run_command(*words, cwd) -> tuple[str, str]:
-    done = xmtc(*words, cwd=cwd)
+    done = invoke(*words, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout.decode(), done.stderr.decode()
 
@@ -349,9 +349,9 @@ def test_vocab_commands_import_stats_find_and_show(place):
     shown = run_command("vocab", "show", "voc", "n8", "--language", "fi", cwd=place)[0]
     assert "broader: even-fi <http://x.org/even>" in shown
     assert "replaced by: nimi 9 <http://x.org/label-09>" in shown
-    assert xmtc("vocab", "find", "voc", "nobody", cwd=place).stderr.startswith(b"xmtc: voc has no concept 'nobody'")
-    assert b"expected at least one vocabulary file" in xmtc("vocab", "import", "voc", cwd=place).stderr
-    assert xmtc("vocab", "import", "planted.tsv", "model", cwd=place).returncode == 2  # a model is not a vocabulary
+    assert invoke("vocab", "find", "voc", "nobody", cwd=place).stderr.startswith(b"xmtc: voc has no concept 'nobody'")
+    assert b"expected at least one vocabulary file" in invoke("vocab", "import", "voc", cwd=place).stderr
+    assert invoke("vocab", "import", "planted.tsv", "model", cwd=place).returncode == 2  # a model is not a vocabulary
 
 
 def test_names_in_output_of_train_attach_predict_and_explain(place):
@@ -384,15 +384,15 @@ def test_names_in_output_of_train_attach_predict_and_explain(place):
 def test_filter_entry_without_effect_is_reported(place, tmp_path):
     table = tmp_path / "empty-branch.tsv"
     table.write_text(rows() + "http://x.org/bare\t\tbare\tbare\t\ts:all\t\t\n")
-    assert xmtc("vocab", "attach", "model", table, "-q", cwd=place).returncode == 0
+    assert invoke("vocab", "attach", "model", table, "-q", cwd=place).returncode == 0
     sentence = "--deny branch:bare matches no label of the model."
     for words in (["vocab", "filter", "model"], ["predict", "model", "--string", "word1alpha"]):
-        done = xmtc(*words, "--deny", "branch:bare", cwd=place)
+        done = invoke(*words, "--deny", "branch:bare", cwd=place)
         assert done.returncode == 0, done.stderr
         assert sentence in done.stderr.decode()
-        done = xmtc(*words, "--deny", "branch:odd ones", cwd=place)
+        done = invoke(*words, "--deny", "branch:odd ones", cwd=place)
         assert "does nothing" not in done.stderr.decode()
-    assert xmtc("vocab", "filter", "model", "--clear", cwd=place).returncode == 0
+    assert invoke("vocab", "filter", "model", "--clear", cwd=place).returncode == 0
 
 
 def test_vocabulary_and_filters_are_added_to_an_existing_model(place):
@@ -401,7 +401,7 @@ def test_vocabulary_and_filters_are_added_to_an_existing_model(place):
     message = run_command("vocab", "filter", "model", "--allow", "branch:odd", cwd=place)[1]
     assert message == "model predicts 19 of its 40 labels.\n"
     assert "40 of its 40" in run_command("vocab", "filter", "model", "--clear", cwd=place)[1]
-    assert b"Found no filter" in xmtc("vocab", "filter", "model", cwd=place).stderr
+    assert b"Found no filter" in invoke("vocab", "filter", "model", cwd=place).stderr
 
 
 def test_label_can_look_like_a_file_name():
@@ -447,7 +447,7 @@ def test_vocabulary_without_any_label_is_rejected(flat_tagger, tmp_path):
     flat_tagger.save(tmp_path / "model")
     before = (tmp_path / "model" / "about.json").read_bytes()
     (tmp_path / "other.tsv").write_text("uri\tlabel_en\nhttp://y.org/1\tanother\n")
-    done = xmtc("vocab", "attach", "model", "other.tsv", cwd=tmp_path)
+    done = invoke("vocab", "attach", "model", "other.tsv", cwd=tmp_path)
     message = done.stderr.decode()
     assert done.returncode == 2
     assert "None of the" in message
@@ -460,7 +460,7 @@ def test_attach_warns_of_few_matches_and_of_labels_of_the_same_concept(flat_tagg
     flat_tagger.save(tmp_path / "model")
     first, second = planted_label(0), planted_label(1)
     (tmp_path / "few.tsv").write_text(f"uri\tlabel_en\nhttp://x.org/{first}\t{second}\n")
-    done = xmtc("vocab", "attach", "model", "few.tsv", cwd=tmp_path)
+    done = invoke("vocab", "attach", "model", "few.tsv", cwd=tmp_path)
     message = done.stderr.decode()
     assert done.returncode == 0, message
     assert f"2 of {len(flat_tagger.labels)} labels are in the vocabulary." in message
