@@ -40,7 +40,7 @@ def invoke(*words, input: bytes | None = None, cwd=".") -> subprocess.CompletedP
     if not isinstance(done.exception, XmtcError):
         raise done.exception
     return subprocess.CompletedProcess(
-        words, 2, done.stdout_bytes, done.stderr_bytes + f"xmtc: {done.exception}".encode()
+        words, 2, done.stdout_bytes, done.stderr_bytes + f"xmtc: {done.exception}\n".encode()
     )
 
 
