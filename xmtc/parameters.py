@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from xmtc import model_folder
 from xmtc.core.hyperparameters import (
+    EQUIVALENTS,
     ParameterSet,
     describe_expected,
     get_value_type,
@@ -32,15 +33,6 @@ from xmtc.scores.calibration import Calibration
 from xmtc.tagger import Tagger
 
 Parameters = Mapping[str, Any]
-# Parameters of other libraries, with what xmtc has instead.
-EQUIVALENTS = {
-    "n_jobs": "set the number of threads with fit(X, y, run=Run(threads=4)), or --threads on the command line",
-    "random_state": "the random seed is the parameter seed",
-    "device": 'set the device with fit(X, y, run=Run(device="cuda")), or --device on the command line',
-    "class_weight": "give weights of documents with fit(X, y, sample_weight), or choose a method for rare labels, such "
-    "as proxml or pfastrexml",
-    "verbose": "show progress with fit(X, y, run=Run(progress=True))",
-}
 ParameterSetT = TypeVar("ParameterSetT", bound=ParameterSet)
 
 
@@ -140,12 +132,14 @@ def build_calibration(parameters: Parameters) -> tuple[Calibration, dict[str, An
 
 
 def collect_view_presets(method: Method) -> dict[str, Any]:
-    """Return the view parameters in the presets of a method and its members, such as the length of a text.
+    """Return the view parameters that a method and its members set by default or by a preset, such as the length of a
+    text.
 
-    If several presets set a parameter, the first one counts.
+    If several of them set a parameter, the first one counts.
     """
     own = {field.name for field in fields(method)}
-    found = {name: value for name, value in method.preset_values.items() if name not in own}
+    presets = {name: value for name, value in method.preset_values.items() if name not in own}
+    found = method.view_defaults | presets
     for field in fields(method):
         if get_value_type(field) is ParameterSet:
             value = getattr(method, field.name)

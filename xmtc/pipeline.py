@@ -28,6 +28,7 @@ from xmtc.data.document import Document
 from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
 from xmtc.features import FEATURES, TEXTS, FittedViews, View, Views
+from xmtc.features.columns import FittedColumns
 from xmtc.features.names import FittedNames
 from xmtc.features.tfidf import Tfidf
 from xmtc.methods import check_savable
@@ -193,6 +194,8 @@ class Pipeline:
                 fitted[name], data[name] = view.fit_counts(counts, choice.analyzer, run, should_release=True)
             else:
                 fitted[name], data[name] = features.fit_view(view, documents, run, names)
+                if isinstance(columns := fitted[name], FittedColumns):
+                    logging.getLogger("xmtc").info("The features of each document were %s.", columns.describe_scaling())
         return fitted, Dataset(data), choice
 
     def _read_in_batches(self, documents: Iterable[Document], run: Run) -> Iterable[Document | DocumentBatch]:

@@ -73,11 +73,8 @@ def do(kind: str, place: Path, seed: int) -> None:
                 add(document)
         return
     parameters = (TRAININGS | NETWORKS)[kind]
-    if kind in NETWORKS:
-        from xmtc.nn import training
-
-        training.CHECKPOINT_SECONDS = 0  # after every step
-    run = Run(threads=1, device="cpu", checkpoint=Checkpoint(place / "parts"))
+    checkpoint = Checkpoint(place / "parts", interval_seconds=0)  # networks save their state after every step
+    run = Run(threads=1, device="cpu", checkpoint=checkpoint)
     Pipeline.from_parameters(kind, parameters=parameters).fit(documents(seed), run=run).save(place / "model")
     run.checkpoint.remove()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import pkgutil
+import re
 import rlcompleter
 import subprocess
 import sys
@@ -321,10 +322,21 @@ def mypy(folder: Path, **scripts: str) -> str:
     return done.stdout.replace("builtins.", "")
 
 
+def read_documented_modules() -> dict[str, str]:
+    """Return the modules of the page about own methods, and the metric of CONTRIBUTING.md, by file name."""
+    root = Path(__file__).parents[2]
+    pages = (root / "docs/how-to/bring-your-own-method.md", root / "CONTRIBUTING.md")
+    blocks = [block for page in pages for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
+    return {f"documented_{number}": block for number, block in enumerate(blocks)}
+
+
 @needs_mypy
 def test_mypy_infers_public_types(tmp_path):
-    said = mypy(tmp_path, right=RIGHT, wrong=WRONG)
+    documented = read_documented_modules()
+    said = mypy(tmp_path, right=RIGHT, wrong=WRONG, **documented)
     assert "right.py" not in said
+    assert len(documented) >= 3
+    assert "documented_" not in said, said
     for number, line in enumerate(WRONG.splitlines(), 1):
         if line and not line.startswith("from xmtc import"):
             assert f"wrong.py:{number}: " in said, line

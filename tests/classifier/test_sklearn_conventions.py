@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cros
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MultiLabelBinarizer
 
-from xmtc import Classifier, Run, XmtcError, open_corpus
+from xmtc import Classifier, Dataset, Run, XmtcError, open_corpus
 from xmtc.classifier import INITIAL_SEARCH_LABELS
 from xmtc.data import prediction_matrices as indicators
 from xmtc.methods.ensemble.consensus import Consensus
@@ -152,6 +152,58 @@ def test_invalid_parameters_are_rejected_when_they_are_set(action, sentence):
     with pytest.raises(XmtcError) as raised:
         action()
     assert sentence in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("action", "sentence"),
+    [
+        (lambda: Classifier(max_iter=100), "has no parameter 'max_iter'; the limit is max_passes for linear methods"),
+        (lambda: Classifier(tol=1e-4), "has no parameter 'tol'; the tolerance of linear methods is eps"),
+        (lambda: Parabel(n_jobs=4), "Parabel has no parameter 'n_jobs'; set the number of threads with fit"),
+        (lambda: Parabel().fit(Dataset.from_matrix(np.eye(4), np.eye(4)), run=4), "run=4 is invalid; expected a Run"),
+        (lambda: Classifier().fit(TEXTS, TAGS).highlight(TEST[0], run=4), "run=4 is invalid; expected a Run"),
+    ],
+)
+def test_hints_name_the_equivalent_of_other_libraries(action, sentence):
+    with pytest.raises(XmtcError) as raised:
+        action()
+    assert sentence in str(raised.value)
+
+
+class TestFeatureScale:
+    X = np.random.default_rng(0).exponential(size=(60, 8)) * np.arange(1, 9)
+    LABELS = X.argmax(axis=1)[:, None] + 10
+
+    def stored_scaling(self, tmp_path, X, method, **parameters):
+        """Return whether the model folder has a view that scales features to unit length."""
+        Classifier(method, **parameters).fit(X, self.LABELS, run=Run(threads=1)).save(tmp_path / "model")
+        return Classifier.load(tmp_path / "model").tagger_.views["columns"].unit_length
+
+    @pytest.mark.parametrize("method", ["fastxml", "pfastrexml"])
+    def test_features_stay_as_they_are(self, method, tmp_path):
+        assert not self.stored_scaling(tmp_path, self.X, method)
+        assert self.stored_scaling(tmp_path, self.X, method, unit_length=True)
+
+    @pytest.mark.parametrize("method", ["parabel", "bonsai", "plt", "dismec", "proxml", "ppd_sparse", "sleec"])
+    @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # the L1 penalty of unscaled features
+    def test_methods_whose_authors_scale_features_do(self, method, tmp_path):
+        assert self.stored_scaling(tmp_path, self.X, method)
+        assert not self.stored_scaling(tmp_path, self.X, method, unit_length=False)
+        assert Classifier(method).get_params()["unit_length"]
+
+    def test_a_single_column_keeps_its_values(self, tmp_path):
+        x = np.repeat([[1.0], [10.0]], 30, axis=0)
+        assert not self.stored_scaling(tmp_path, x, "parabel")
+        classifier = Classifier(calibrate=False).fit(x, np.repeat(["low", "high"], 30))
+        assert classifier.predict([[1.0], [10.0]]).tolist() == ["low", "high"]
+
+    def test_the_log_says_what_was_done(self, caplog):
+        with caplog.at_level("INFO", "xmtc"):
+            Classifier("parabel").fit(self.X, self.LABELS)
+            Classifier("fastxml", n_trees=1).fit(self.X, self.LABELS)
+        said = [record.getMessage() for record in caplog.records if "features" in record.getMessage()]
+        assert ["scaled to unit length" in each for each in said] == [True, False]
+        assert "kept as they are; unit_length=true scales them" in said[1]
 
 
 def as_frame(array, **how):

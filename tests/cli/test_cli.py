@@ -80,7 +80,8 @@ def test_methods_lists_methods_and_their_parameters(place):
     shown = xmtc("methods", "parabel").stdout.decode()
     assert re.search(r"n_trees +3 ", shown)
     assert "Text features:\n\n  min_df" in shown
-    assert "Features of the corpus:\n\n  unit_length" in shown
+    assert re.search(r"Features of the corpus:\n\n  unit_length +True ", shown)
+    assert re.search(r"unit_length +False ", xmtc("methods", "fastxml").stdout.decode())
 
 
 def test_info_runs(place):

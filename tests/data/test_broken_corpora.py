@@ -35,7 +35,7 @@ from xmtc.data.records import Fields
 from xmtc.errors import XmtcError
 
 REMEDY = "; fix it, or skip such lines with --on-error skip."
-FORMAT_NAMES = "jsonl, csv, tsv, parquet, xlsx, fasttext, annif, libmultilabel, sparse, svmlight, npz, paired, text, html, pdf, docx, marc, marcxml, mods, dc, ris, bibtex, folder"
+FORMAT_NAMES = "jsonl, json, csv, tsv, parquet, xlsx, fasttext, annif, libmultilabel, sparse, svmlight, npz, paired, text, html, pdf, docx, marc, marcxml, mods, dc, ris, bibtex, folder"
 JSON_LINE = b'{"text": "a", "labels": ["x"]}\n'
 
 
@@ -168,9 +168,9 @@ CASES = [
     case("a folder, a file expected", "c", folder(a_txt=b""), "{file} is a folder, expected a file; name a file in it.", format="jsonl"),
     case("a folder of something else", "c", folder(a_doc=b""), "{file} is a folder without .txt, .html, .htm, .pdf, .docx files; expected documents, or the name of a corpus file in it."),
     case("a folder of folders", "c", lambda path: folder(a_txt=b"")(path / "d") if path.mkdir() is None else None, "{file} has .txt, .html, .htm, .pdf, .docx files only in subfolders; pass --recursive."),
-    case("an unknown format", "c.jsonl", JSON_LINE, f"There is no corpus format 'json'. Did you mean jsonl? The formats are {FORMAT_NAMES}.", format="json"),
+    case("an unknown format", "c.jsonl", JSON_LINE, f"There is no corpus format 'jsonll'. Did you mean jsonl? The formats are {FORMAT_NAMES}.", format="jsonll"),
     case("no format recognised", "c.txt", b"Once upon a time\n", f"{{file}}: its first line 'Once upon a time' matches no known format; pass --input-format, one of {FORMAT_NAMES}."),
-    case("a JSON array", "c.json", b'[{"text": "a"},\n {"text": "b"}]', "{file} is a JSON array, expected one JSON object per line; rewrite it with `jq -c '.[]'`."),
+    case("a JSON array", "c.json", b'[{"text": "a"},\n ["b"]]', "{file}: element 2 is a list, expected an array of objects."),
     case("truncated gzip", "c.jsonl.gz", gzip.compress(JSON_LINE * 9)[:-9], "{file}, after line 9: the data is damaged or ends too early (Compressed file ended before the end-of-stream marker was reached), expected a complete file; download or compress it again."),
     case("truncated bzip2", "c.jsonl.bz2", bz2.compress(JSON_LINE)[:-9], "{file}, after line 0: the data is damaged or ends too early (Compressed file ended before the end-of-stream marker was reached), expected a complete file; download or compress it again."),
     case("truncated zstd", "c.jsonl.zst", pyarrow.compress(JSON_LINE * 9, "zstd", asbytes=True)[:-9], "{file}, after line 0: the data is damaged or ends too early (Truncated compressed stream), expected a complete file; download or compress it again."),

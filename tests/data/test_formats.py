@@ -82,7 +82,7 @@ any_document = st.builds(
 
 @pytest.mark.parametrize("format", ["jsonl", "csv", "tsv", "parquet"])
 @pytest.mark.filterwarnings("ignore::xmtc.data.layout.CorpusWarning")  # random labels can look suspicious
-@given(documents=st.lists(any_document, min_size=1, max_size=4))
+@given(documents=st.lists(any_document, min_size=1, max_size=4, unique_by=lambda document: document.id))
 @settings(max_examples=60, deadline=None)
 def test_round_trip_of_anything(format: str, documents: list[Document]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -171,7 +171,7 @@ REFUSED = [
     kind("xlsx that is no workbook", "c.xlsx", lambda: workbook([]) and b"PK\x03\x04rubbish", "cannot be read as a workbook"),
     kind("an empty xlsx", "c.xlsx", lambda: workbook([]), "is empty, expected at least one document"),
     kind("labels between ; and strict", "c.csv", lambda: text_of([["id", "title", "abstract", "subjects"], *([str(i), "a", "b", f"x{i % 3};y{i % 4}"] for i in range(12))]).encode(), "12 of 12 labels occur once and contain ';', such as 'x0;y0': did you mean --separator ';'? That would make 7 labels.", strict=True),
-    kind("a JSON array", "c.json", b'[{"title": "a"}]', "is a JSON array, expected one JSON object per line; rewrite it with `jq"),
+    kind("a JSON array", "c.json", b'[{"title": "a"}, 1]', "element 2 is the number 1, expected an array of objects"),
     kind("a PDF of pictures", "c.pdf", lambda: pytest.importorskip("pypdf") and pdf("", ""), "its 2 pages have no text, expected text; if they are scanned, recognise their text first (OCR)", labels=None),
     kind("an invalid PDF", "c.pdf", lambda: pytest.importorskip("pypdf") and b"rubbish", "cannot be read as PDF", labels=None),
 ]  # fmt: skip
@@ -368,6 +368,8 @@ def test_folder_of_texts_is_read(tmp_path: Path) -> None:
     assert found == [("a", "Käse\nund mehr"), ("b", "nothing odd")]
     assert said == [
         f"{folder}: 1 more document in subfolders is not read; pass --recursive to read them.",
+        f"{folder}: 1 file is not read (1 .doc); expected .txt, .html, .htm, .pdf, .docx. `soffice --headless "
+        "--convert-to docx FILE` converts documents of word processors.",
         f"1 of 2 files in {folder}, as a.txt, is read as windows-1252 (Käse); --encoding overrides this.",
     ]
     found = [document.id for document in open_corpus(folder, layout=Layout(recursive=True), **options)]
@@ -437,3 +439,33 @@ def test_remembered_code_page_is_not_used_for_another_language():
     assert detect_encoding(russian.encode("windows-1251"), True, encoding_hint="windows-1252").name == "windows-1251"
     assert detect_encoding(french.encode("windows-1252"), True, encoding_hint="windows-1252").name == "windows-1252"
     assert detect_encoding(russian.encode("iso8859-5"), True, encoding_hint="iso8859-5").name == "iso8859-5"
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Bolsa de Madrid Espanjan pörssin keskus", "windows-1252"),
+        ("Kuvallinen vierailu Perniön kirkkoon", "windows-1252"),
+        ("Kuvallinen vierailu Perniön kirkkoon", "mac-roman"),
+        ("Sivulla on myös runsaasti askarteluohjeita", "cp850"),
+        ("È necessario specificare una coppia", "windows-1252"),
+        ("Une œuvre de cœur, où l'été est là", "iso8859-15"),
+        ("używany do kopiowania pliku", "iso8859-2"),
+    ],
+)
+def test_short_texts_in_old_code_pages(text: str, encoding: str) -> None:
+    content = text.encode(encoding)
+    assert content.decode(detect_encoding(content, is_whole=True).name) == text
+
+
+def test_the_files_of_a_folder_vote_on_their_encoding(tmp_path: Path) -> None:
+    texts = ["Återge", "Den här sidan är översatt till svenska", "Skriv ut hjälp och avsluta"]
+    for i, text in enumerate(texts):
+        (tmp_path / f"{i}.txt").write_bytes(text.encode("mac-roman"))
+    (tmp_path / "utf.txt").write_text("På svenska", "utf-8")
+    said: list[str] = []
+    corpus = open_corpus(tmp_path, labels_required=False, notifier=Notifier(said.append))
+    assert [document.text for document in corpus] == [*texts, "På svenska"]
+    assert said[0].startswith(f"3 of 4 files in {tmp_path}, as 0.txt, are read as mac-roman (Återge")
+    alone = detect_encoding(texts[0].encode("mac-roman"), is_whole=True)
+    assert alone.name != "mac-roman", "otherwise the test shows nothing"

@@ -171,11 +171,12 @@ def test_words_and_base_add_up_to_the_margin(method, analyzer):
 
 ONE_VS_ALL = ["dismec", "proxml", "pd_sparse", "ppd_sparse"]
 OTHERS = ["parabel", "plt", "bonsai", "fastxml", "pfastrexml", "sleec", "annexml", "fasttext", "consensus", "ensemble"]
+EXTREMETEXT = {"max_leaf": 8, "dimension": 32, "epochs": 30}
 
 
-@pytest.mark.parametrize("method", [*ONE_VS_ALL, *OTHERS])
+@pytest.mark.parametrize("method", [*ONE_VS_ALL, *OTHERS, "extremetext"])
 def test_deleting_the_strongest_word_lowers_the_score(method):
-    parameters = {"members": ("dismec", "parabel")} if method == "consensus" else {}
+    parameters = {"consensus": {"members": ("dismec", "parabel")}, "extremetext": EXTREMETEXT}.get(method, {})
     tagger = Classifier(method, **parameters).fit(*TRAIN).tagger_
     is_lower = []
     for text in TRAIN[0][:20]:

@@ -54,6 +54,19 @@ def test_dense_features_reach_the_accuracy_of_scikit_learn(dense, method, refere
     assert found == pytest.approx(measure_precision(Y[1500:], compute_scores(X[1500:])), abs=0.015)
 
 
+@pytest.mark.parametrize("scale", [0.02, 1.0, 50.0])
+@pytest.mark.parametrize(
+    ("method", "reference"), [("parabel", LinearSVC()), ("dismec", LinearSVC()), ("plt", LogisticRegression(C=10))]
+)
+def test_features_of_any_scale_reach_the_accuracy_of_scikit_learn(dense, method, reference, scale):
+    """Check that weights are pruned relative to the scale of the features: larger features have smaller weights."""
+    X, Y = scale * dense[0], dense[1]
+    trained = OneVsRestClassifier(reference.set_params(max_iter=10_000)).fit(X[:1500], Y[:1500])
+    classifier = Classifier(method, unit_length=False, calibrate=False).fit(X[:1500], Y[:1500], run=ONE)
+    expected = measure_precision(Y[1500:], trained.decision_function(X[1500:]))
+    assert classifier.evaluate(X[1500:], Y[1500:], "P@1")["P@1"] == pytest.approx(expected, abs=0.02)
+
+
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
 def test_newton_finds_the_minimum_for_dense_and_sparse_documents(loss, dense):
     X, signs = dense[0][:300, :20].astype(np.float64), np.where(dense[1][:300, :4] > 0, 1.0, -1.0)
@@ -67,6 +80,17 @@ def test_newton_finds_the_minimum_for_dense_and_sparse_documents(loss, dense):
         gradient = W + np.vstack([documents.T @ slopes, slopes.sum(axis=0)])
         assert np.abs(gradient).max() < 1e-4 * np.abs(slopes).sum()
         assert progress[1] == 0
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+@pytest.mark.parametrize("n_labels", [2, 3])
+def test_labels_of_all_documents_or_of_none_have_their_bias(loss, n_labels):
+    """Check labels whose first bias, the mean of their signs, leaves no loss: the first pass takes no step."""
+    X = csr_array(np.eye(30, dtype=np.float32))
+    positives = csr_array(np.repeat([[1.0, 0.0, 1.0][:n_labels]], 30, axis=0))
+    dual, primal = (Solver(loss, eps=1e-3, is_primal=p).fit(X, np.arange(30), positives).W for p in (False, True))
+    np.testing.assert_allclose(dual[-1], primal[-1], atol=0.1)
+    assert (np.sign(dual[-1]) == [1, -1, 1][:n_labels]).all()
 
 
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
@@ -134,7 +158,7 @@ def test_the_command_line_shows_the_warning_as_one_line(dense, tmp_path):
     assert done.returncode == 0, done.stderr
     warnings = [line for line in done.stderr.decode().splitlines() if "converge" in line]
     assert len(warnings) == 1
-    assert b"features of each document were scaled to unit length; -p unit_length=false" in done.stderr
+    assert b"features of each document were scaled to unit length; unit_length=false keeps" in done.stderr
     assert warnings[0].startswith("Warning: ")
     assert "Warning(" not in done.stderr.decode()
     assert b"warnings.warn" not in done.stderr

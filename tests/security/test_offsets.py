@@ -16,7 +16,7 @@ from xmtc.core.array_validation import is_ascending, is_offset_array
 from xmtc.storage.cache import compute_path_sha256
 from xmtc.vocabulary.vocabulary import check_offsets
 
-MODELS = Path(__file__).parents[1] / "fixtures/models/format-3"
+MODELS = Path(__file__).parents[1] / "fixtures/models/format-4"
 
 
 def make_overflowing(offsets: np.ndarray) -> np.ndarray:
@@ -43,6 +43,8 @@ def test_offsets_are_compared_without_overflow():
 ARRAYS = [
     *(("parabel", f"model.trees.0.{name}") for name in ("slots", "places", "firsts")),
     *(("fastxml", f"model.forest.{name}") for name in ("roots", "ends")),
+    *(("craftml", f"model.forest.{name}") for name in ("roots", "centroid_ends", "ends")),
+    ("extremetext", "model.starts"),
     *(("pfastrexml", f"model.{name}") for name in ("forest.ends", "starts")),
     *(("annexml", f"model.{name}") for name in ("label_ends", "learners.0.member_ends", "learners.0.feature_ends")),
     ("lexical", "model.automaton.offsets"),
@@ -64,7 +66,8 @@ def test_models_with_overflowing_offsets_are_rejected(tmp_path, method, name):
     }
     (folder / "about.json").write_text(json.dumps(about))
     with pytest.raises(
-        XmtcError, match=r"is damaged: .*(fit together|nodes of a forest|label_ends|offsets does not ascend)"
+        XmtcError,
+        match=r"is damaged: .*(fit together|nodes of a forest|breadth-first|label_ends|offsets does not ascend)",
     ):
         Tagger.load(folder).check()
 

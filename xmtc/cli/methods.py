@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,7 +31,7 @@ def methods(
     echo(format_parameters(method))
     for view in list_method_views(method):
         echo(f"\n{view_class(view).title}:\n")
-        echo(format_parameters(view_class(view)))
+        echo(format_parameters(view_class(view), method.view_defaults))
     echo(f"\n{Calibration.title}:\n")
     echo(format_parameters(Calibration))
     echo(f"\nSet them with -p: xmtc train CORPUS -m {name} -o MODEL -p NAME=VALUE")
@@ -61,11 +62,15 @@ def get_first_docstring_line(kind: type) -> str:
     return (kind.__doc__ or "").strip().partition("\n")[0]
 
 
-def format_parameters(kind: type) -> str:
+def format_parameters(kind: type, defaults: Mapping[str, Any] = {}) -> str:
+    """Return a table of parameters; `defaults` replace those of the class."""
     from dataclasses import fields
 
     from xmtc.core.hyperparameters import describe_expected
 
-    rows = [(f.name, repr(f.default), f"{f.metadata['help']} ({describe_expected(f)})") for f in fields(kind)]
+    rows = [
+        (f.name, repr(defaults.get(f.name, f.default)), f"{f.metadata['help']} ({describe_expected(f)})")
+        for f in fields(kind)
+    ]
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
     return "\n".join(f"  {row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}" for row in rows)

@@ -99,7 +99,9 @@ class CorpusOptions:
     text: Annotated[
         str | None, input_option(metavar="FIELD", help="Text field; several are joined by a space: title,abstract.")
     ] = None
-    labels: Annotated[str | None, input_option(metavar="FIELD", help="Label field.")] = None
+    labels: Annotated[
+        str | None, input_option(metavar="FIELD", help="Label field; several are joined: subjects,genre.")
+    ] = None
     id: Annotated[str | None, input_option(metavar="FIELD", help="Field with the document id.")] = None
     separator: Annotated[
         str | None, input_option(metavar="TEXT", help="Separator of labels in one cell, '|' by default.")

@@ -96,9 +96,21 @@ WideOption = Annotated[
         "--wide", help="One row per document, with columns label_1, score_1, label_2, …", rich_help_panel=OUTPUT
     ),
 ]
+JoinedOption = Annotated[
+    bool,
+    typer.Option(
+        "--joined",
+        help="One row per document, with all labels in one cell and all names in one.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 KeepOption = Annotated[
     str,
-    typer.Option(metavar="FIELDS", help="Fields of FILE to copy to the output: title,url.", rich_help_panel=OUTPUT),
+    typer.Option(
+        metavar="FIELDS",
+        help="Fields of FILE to copy to the output: title,url; of files file,beginning,text.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 BomOption = Annotated[
     bool,
@@ -139,6 +151,7 @@ def predict(
     output: OutputOption = None,
     format: FormatOption = None,
     wide: WideOption = False,
+    joined: JoinedOption = False,
     keep: KeepOption = "",
     bom: BomOption = False,
     per_file: PerFileOption = False,
@@ -159,7 +172,8 @@ def predict(
     kept_fields = tuple(dict.fromkeys(filter(None, map(str.strip, keep.split(",")))))
     check_per_file_options(per_file, suffix, force)
     side_files = (PER_FILE_SUFFIX if suffix is None else suffix, force) if per_file else None
-    target = PredictionOutput(output, format, wide, kept_fields, bom, side_files)
+    language, more_languages = split_languages(language)
+    target = PredictionOutput(output, format, wide, kept_fields, bom, side_files, joined, more_languages)
     check_options(file, string, target)
     minimum = parse_threshold(threshold)
     if output is not None:
@@ -245,6 +259,8 @@ class PredictionOutput:
     kept_fields: tuple[str, ...]
     bom: bool
     side_files: tuple[str, bool] | None  # with --per-file: suffix, and whether existing files are replaced
+    joined: bool = False
+    languages: tuple[str, ...] = ()  # of names, after the first
 
     @cached_property
     def path(self) -> str:
@@ -262,7 +278,13 @@ class PredictionOutput:
 
     def list_table_options(self) -> list[str]:
         """Return the options given that do not apply to --per-file."""
-        options = {"-o": self.output, "--format": self.format, "--wide": self.wide, "--keep": self.kept_fields}
+        options = {
+            "-o": self.output,
+            "--format": self.format,
+            "--wide": self.wide,
+            "--joined": self.joined,
+            "--keep": self.kept_fields,
+        }
         return [name for name, value in (options | {"--bom": self.bom}).items() if value]
 
     def open_writer(
@@ -273,12 +295,29 @@ class PredictionOutput:
         from xmtc.output.side_files import SideFiles
 
         broader = cache(partial(tagger.broader_names, language=options.language)) if options.broader else None
-        table = PredictionTable(options.k, self.wide, self.kept_fields, tagger.concepts is not None, broader)
+        for code in self.languages:
+            tagger.check_language(code)
+        table = PredictionTable(
+            options.k,
+            self.wide,
+            self.kept_fields,
+            tagger.concepts is not None,
+            broader,
+            self.languages,
+            cache(tagger.label_name) if self.languages else None,
+            self.joined,
+        )
         if self.side_files is not None and not isinstance(source, list):
             results = SideFiles(Path(source.path), self.side_files[0], table, self.side_files[1])
             return results.open_writer(), results.skip_existing(source)
         documents = check_kept_fields(source, self.kept_fields) if self.kept_fields else source
         return open_prediction_writer(self.path, self.resolve_format(), table, self.bom), documents
+
+
+def split_languages(codes: str | None) -> tuple[str | None, tuple[str, ...]]:
+    """Return the first code in --language, None for the default language, and the others."""
+    first, *others = [code.strip() for code in codes.split(",")] if codes else [None]
+    return first, tuple(filter(None, others))
 
 
 def check_per_file_options(per_file: bool, suffix: str | None, force: bool) -> None:
@@ -304,10 +343,12 @@ def check_options(file: str | None, string: str | None, target: PredictionOutput
     if string is not None and (target.side_files or target.kept_fields):
         option = "--per-file" if target.side_files else "--keep"
         raise XmtcError(f"{option} needs FILE and cannot be combined with --string; leave it out.")
-    if target.resolve_format() == "jsonl" and target.wide:
+    if target.wide and target.joined:
+        raise XmtcError("--wide and --joined are two layouts of a table; leave one out.")
+    if target.resolve_format() == "jsonl" and (target.wide or target.joined):
         raise XmtcError(
-            "--wide needs a table, but JSON Lines have one object per document; leave it out, or choose csv, tsv, xlsx "
-            "or parquet with --format or -o."
+            f"{'--wide' if target.wide else '--joined'} needs a table, but JSON Lines have one object per document; "
+            "leave it out, or choose csv, tsv, xlsx or parquet with --format or -o."
         )
 
 

@@ -150,12 +150,12 @@ def report_checkpoint_on_interrupt(checkpoint: Checkpoint) -> Iterator[None]:
 
 
 def print_training_summary(tagger: Tagger, output: Path, method: str, seconds: float) -> None:
+    from xmtc.features.columns import FittedColumns
+
     if chosen := tagger.about.get("chosen"):
         echo(f"analyzer={chosen['analyzer']}: {chosen['because']}.", err=True)
-    if "columns" in (views := tagger.about["views"]):
-        is_scaled = views["columns"]["unit_length"]
-        what = "scaled to unit length; -p unit_length=false keeps them as they are" if is_scaled else "not scaled"
-        echo(f"The features of each document were {what}.", err=True)
+    if isinstance(columns := tagger.views.get("columns"), FittedColumns):
+        echo(f"The features of each document were {columns.describe_scaling()}.", err=True)
     scores = tagger.about["scores"]
     echo(f"Scores are {scores['are']}: {scores['because']}.", err=True)
     echo(

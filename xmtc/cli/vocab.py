@@ -244,11 +244,16 @@ def describe_vocabulary(vocabulary: Vocabulary) -> str:
 def report_empty_filters(tagger: Tagger, allow: list[str] | None, deny: list[str] | None) -> None:
     """Print the filter entries that match no label of the model."""
     from xmtc.errors import escape_controls
-    from xmtc.vocabulary.label_filters import find_empty_entries
+    from xmtc.vocabulary.label_filters import find_empty_entries, find_unknown_file_entries
 
     for option, entries in (("--allow", allow), ("--deny", deny)):
         for entry in find_empty_entries(entries or [], tagger.labels, tagger.concepts):
             echo(f"{option} {escape_controls(entry)} matches no label of the model.", err=True)
+        for path, lines in find_unknown_file_entries(entries or [], tagger.labels, tagger.concepts).items():
+            if lines:
+                shown = ", ".join(escape_controls(line) for line in lines[:MAX_SHOWN_LABELS])
+                count = "1 entry matches" if len(lines) == 1 else f"{len(lines):,} entries match"
+                echo(f"{path}: {count} no label of the model, such as {shown}.", err=True)
 
 
 def report_label_filter(model: Path, tagger: Tagger) -> None:

@@ -17,6 +17,17 @@ from xmtc.errors import XmtcError
 Presets = dict[str, dict[str, Any]]
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1  # integers that compiled kernels accept
 MAX_REPR_CHARACTERS = 200  # of a value in an error message
+# Parameters of other libraries, with what xmtc has instead.
+EQUIVALENTS = {
+    "n_jobs": "set the number of threads with fit(X, y, run=Run(threads=4)), or --threads on the command line",
+    "random_state": "the random seed is the parameter seed",
+    "device": 'set the device with fit(X, y, run=Run(device="cuda")), or --device on the command line',
+    "class_weight": "give weights of documents with fit(X, y, sample_weight), or choose a method for rare labels, such "
+    "as proxml or pfastrexml",
+    "verbose": "show progress with fit(X, y, run=Run(progress=True))",
+    "max_iter": "the limit is max_passes for linear methods, and epochs for networks",
+    "tol": "the tolerance of linear methods is eps",
+}
 BOOLEAN_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -80,6 +91,8 @@ class ParameterSet:
 
     def __new__(cls, *values: Any, **named: Any) -> Self:
         """Record the names of the explicit parameters, which `__init__` of a dataclass cannot tell from defaults."""
+        for name in named.keys() & EQUIVALENTS.keys() - {parameter.name for parameter in fields(cls)}:
+            raise XmtcError(f"{cls.__name__} has no parameter {name!r}; {EQUIVALENTS[name]}.")
         instance = super().__new__(cls)
         positional = (parameter.name for parameter, _ in zip(fields(cls), values, strict=False))
         object.__setattr__(instance, "_explicit", (*positional, *named))

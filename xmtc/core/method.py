@@ -20,7 +20,7 @@ from xmtc.core.hyperparameters import ParameterSet
 from xmtc.core.memory import check_address_space
 from xmtc.core.predictions import Predictions, check_k
 from xmtc.core.process_rank import is_single_process
-from xmtc.core.run import Run
+from xmtc.core.run import Run, check_run
 from xmtc.errors import XmtcError
 from xmtc.storage.form import Form
 
@@ -144,6 +144,7 @@ class Model(Form, ABC):
         XmtcError
             If k is not positive, or the views differ from those of the training data.
         """
+        check_run(run)
         self._check_data(data, k)
         return self._predict(data, k, run)
 
@@ -219,6 +220,8 @@ class Method(ParameterSet, ABC):
     required_views: ClassVar[tuple[str, ...]] = ("tfidf",)
     # Hyper-parameters for training on a few hundred documents within a second; used by tests and to compile kernels.
     quick_parameters: ClassVar[dict[str, Any]] = {}
+    # Default parameters of these views, where they differ from the views' own defaults.
+    view_defaults: ClassVar[dict[str, Any]] = {}
     # Whether results are identical for any batch size and number of threads. Networks sum in varying order.
     is_exact: ClassVar[bool] = True
     # Whether document weights (Dataset.weights) multiply the loss.
@@ -257,6 +260,7 @@ class Method(ParameterSet, ABC):
             If there are no documents or labels, if `valid` has other views or labels than `data`, or if documents
             have weights and the method does not support them.
         """
+        check_run(run)
         self._check_data(data, valid)
         if self.has_multiprocess_support and run.cluster and is_single_process():
             return run.run_in_worker_group(partial(self.fit, data, valid))

@@ -46,6 +46,7 @@ ERROR_MODES = ("stop", "skip")
 # Line-based formats, whose encoding is detected here. The others are binary, or detect it for each file.
 LINE_FORMATS = (
     "jsonl",
+    "json",
     "csv",
     "tsv",
     "fasttext",
@@ -335,6 +336,7 @@ def open_corpus(
         file = path if part_format is None else get_format(part_format).resolve_files(path)[0] or path
         _check_readable(file, part_format)
         source = CorpusInput(path, fields, labels_required, layout=layout, layout_hint=layout_hint, notifier=notifier)
+        source.should_skip_bad_files = on_error == "stop" and fields.labels is None
         source.id_prefix = f"{os.path.basename(path)}:" if len(paths) > 1 else ""
         parts.append(CorpusPart(source, part_format))
         files.append(file)

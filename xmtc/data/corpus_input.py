@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import os
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, NamedTuple, NoReturn
 
 from xmtc.core import child_worker
@@ -16,7 +16,8 @@ from xmtc.data.encodings import UTF8, Encoding, describe_invalid_byte
 from xmtc.data.file_prefetch import discard_prefetched
 from xmtc.data.file_streams import STANDARD_STREAM, display_name, open_binary, read_lines
 from xmtc.data.layout import Layout, Notifier
-from xmtc.data.records import BadRecord, Fields, RecordParser
+from xmtc.data.records import CELL_SEPARATOR, BadRecord, Fields, RecordParser, match_name
+from xmtc.data.row_layouts import has_one_label_per_cell, is_long, merge_rows, resolve_label_fields
 from xmtc.errors import XmtcError
 
 
@@ -104,6 +105,7 @@ class CorpusInput:
     layout: Layout = field(default_factory=Layout)  # settings of the user
     layout_hint: Layout = field(default_factory=Layout)  # layout of the corpus that the model was trained on
     notifier: Notifier = field(default_factory=Notifier)
+    should_skip_bad_files: bool = False  # in a folder without labels, unless bad lines are collected
     id_prefix: str = ""  # distinguishes line numbers as ids if several files are read
 
     @property
@@ -135,6 +137,23 @@ class CorpusInput:
     def make_record_parser(self, separator: str | None) -> RecordParser:
         """Return a parser from records to documents; `Fields.separator` overrides the separator."""
         return RecordParser(self.fields, self.labels_required, self.fields.separator or separator, self.make_id)
+
+    def adapt_to_header(self, header: Sequence[str]) -> CorpusInput:
+        """Return the input with the label columns of a table of predictions."""
+        return replace(self, fields=resolve_label_fields(self.fields, header))
+
+    def make_row_parser(self, header: Sequence[str]) -> RecordParser:
+        """Return a parser of the rows of a table."""
+        parser = self.make_record_parser(CELL_SEPARATOR)
+        parser.has_one_label_per_cell = self.fields.separator is None and has_one_label_per_cell(self.fields, header)
+        return parser
+
+    def merge_rows(self, documents: Iterator[Document], header: Sequence[str]) -> Iterator[Document]:
+        """Join adjacent rows of one document, if the table has ids and labels are read or there is a row per label."""
+        has_ids = match_name(header, self.fields.id) is not None
+        if has_ids and (self.should_read_labels or is_long(header)):
+            return merge_rows(documents, self.name, self.notifier)
+        return documents
 
     def read_raw_lines(self) -> Iterator[bytes]:
         discard_prefetched(self.path)

@@ -1,42 +1,34 @@
 """Detection of the character encoding of a text file.
 
 Byte order marks and the zero bytes of UTF-16 are recognised first. Then UTF-8 is tried, because text in another
-encoding is hardly ever valid UTF-8. Otherwise charset-normalizer rates the older code pages.
-
-Short texts are plausible in many code pages, so Windows-1252 (western Europe and America) is chosen wherever it is as
-plausible as the best other one. If no code page is plausible, the file is treated as UTF-8 with bad lines."""
+encoding is hardly ever valid UTF-8. Otherwise xmtc/data/code_pages.py rates the older code pages by their letters, and
+charset-normalizer the encodings of East Asia. If none is plausible, the file is treated as UTF-8 with bad lines."""
 
 from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from xmtc.data.code_pages import CODE_PAGES, DEFAULT_CODE_PAGE, choose_code_page
 from xmtc.errors import XmtcError, find_similar_names
 
 UTF8 = "utf-8"
 DETECTION_BYTES = 1 << 20  # prefix of a file that is examined
-SAMPLE_BYTES = 1 << 16  # sample of lines with non-ASCII bytes within that prefix, to rate code pages
+SAMPLE_BYTES = 1 << 15  # sample of lines with non-ASCII bytes within that prefix, to rate code pages
+FILE_SAMPLE_BYTES = 1 << 10  # of each file of a folder
 WIDE_BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark is a prefix of this one
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-DEFAULT_CODE_PAGE = "windows-1252"
-# In order of preference, with the names that are common outside Python ("windows-1252", not "cp1252").
-CODE_PAGES: tuple[str, ...] = (
-    *(DEFAULT_CODE_PAGE, "windows-1250", "windows-1251", "mac-roman", "windows-1253", "windows-1254", "windows-1257"),
-    *("cp850", "koi8-r", "shift_jis", "gb18030", "big5", "euc_jp", "euc_kr"),
-)
-# Thresholds of charset-normalizer's "chaos" (0: text, 1: noise).
-MAX_CHAOS = 0.15  # of the best code page; above it the bytes are not text
-MAX_HINT_CHAOS = 0.5  # of the hinted code page; text in another script has about 1
-CHAOS_TOLERANCE = 0.02  # difference between code pages that counts as a tie
+MULTI_BYTE_PAGES = ("shift_jis", "gb18030", "big5", "euc_jp", "euc_kr")
+MAX_CHAOS = 0.15  # of the best multi-byte page in charset-normalizer's measure (0: text, 1: noise)
 # Python codecs that are not file encodings: some take quadratic time or raise unusual exceptions.
 NON_FILE_CODECS = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7", "charmap")
-# A non-ASCII letter next to another letter, or a typographic character: occurs in text, hardly by accident.
-NON_ASCII_TEXT_PATTERN = re.compile(r"[^\W\d_][^\W\d_\x00-\x7f]|[^\W\d_\x00-\x7f][^\W\d_]|[–—‘’“”„…€£§°«»¿¡]")
+ADJACENT_PATTERN = re.compile(r"[^\x00-\xff]{2}")  # letters of East Asia hardly stand alone
 NON_ASCII_BYTE_PATTERN = re.compile(rb"[^\x00-\x7f]")
 
 
@@ -45,6 +37,11 @@ class Encoding(NamedTuple):
 
     name: str
     example: str = ""  # a few words with non-ASCII letters, so that a person can check the detection
+
+    @property
+    def is_code_page(self) -> bool:
+        """True for encodings that were guessed from the letters."""
+        return self.name != UTF8 and not self.is_wide
 
     @property
     def is_wide(self) -> bool:
@@ -96,17 +93,31 @@ def detect_encoding(head: bytes, is_whole: bool, encoding_hint: str | None = Non
             return Encoding(name)
     if wide := detect_utf16_without_mark(head):
         return Encoding(wide)
+    sample = sample_non_ascii_lines(head, is_whole)
+    code_page = choose_encoding(sample, encoding_hint) if sample else None
+    if code_page is None:
+        return Encoding(UTF8)
+    return Encoding(code_page, find_example_words(try_decode(sample, code_page) or ""))
+
+
+def sample_non_ascii_lines(head: bytes, is_whole: bool) -> bytes:
+    """Return lines with non-ASCII bytes; none if there are none, or if one of them is UTF-8."""
     lines = head.splitlines(keepends=True)
     if not is_whole and len(lines) > 1:
         lines.pop()  # it may end within a multi-byte character
     non_ascii_lines = [line for line in lines if NON_ASCII_BYTE_PATTERN.search(line)]
-    if not non_ascii_lines or any(map(is_utf8, non_ascii_lines)):
-        return Encoding(UTF8)
-    sample = b"".join(non_ascii_lines)[:SAMPLE_BYTES]
-    code_page = choose_code_page(sample, encoding_hint)
-    if code_page is None:
-        return Encoding(UTF8)
-    return Encoding(code_page, find_example_words(try_decode(sample, code_page) or ""))
+    return b"" if any(map(is_utf8, non_ascii_lines)) else b"".join(non_ascii_lines)[:SAMPLE_BYTES]
+
+
+def detect_common_encoding(heads: Iterable[bytes]) -> str | None:
+    """Return the code page of several files together; None if none of them needs one."""
+    sample = b""
+    for head in heads:
+        has_mark = head.startswith(tuple(WIDE_BYTE_ORDER_MARKS)) or detect_utf16_without_mark(head)
+        sample += b"" if has_mark else sample_non_ascii_lines(head, is_whole=False)[:FILE_SAMPLE_BYTES] + b"\n"
+        if len(sample) > SAMPLE_BYTES:
+            break
+    return choose_encoding(sample) if sample.strip() else None
 
 
 def detect_utf16_without_mark(head: bytes) -> str | None:
@@ -131,23 +142,19 @@ def try_decode(content: bytes, encoding: str) -> str | None:
         return None
 
 
-def choose_code_page(content: bytes, encoding_hint: str | None = None) -> str | None:
-    """Return the code page in which the bytes are most plausible as text; None if there is none.
-
-    The hinted encoding is chosen if the bytes are text in it."""
-    pages = CODE_PAGES if encoding_hint is None or encoding_hint in CODE_PAGES else (encoding_hint, *CODE_PAGES)
-    candidates = [name for name in pages if NON_ASCII_TEXT_PATTERN.search(try_decode(content, name) or "")]
-    chaos, coherence = {}, {}
-    for name in candidates:
-        chaos[name], coherence[name] = measure_chaos_and_coherence(content, name)
-    best = min(chaos.values(), default=1.0)
+def choose_encoding(content: bytes, encoding_hint: str | None = None) -> str | None:
+    """Return the code page or multi-byte encoding in which the bytes are most plausible; None if there is none."""
+    if encoding_hint in MULTI_BYTE_PAGES and ADJACENT_PATTERN.search(try_decode(content, encoding_hint) or ""):
+        return encoding_hint
+    page = choose_code_page(content, encoding_hint)
+    if page is not None:
+        return page
+    pages = [name for name in MULTI_BYTE_PAGES if ADJACENT_PATTERN.search(try_decode(content, name) or "")]
+    ratings = {name: measure_chaos_and_coherence(content, name) for name in pages}
+    best = min((chaos for chaos, _ in ratings.values()), default=1.0)
     if best > MAX_CHAOS:
         return None
-    if encoding_hint is not None and chaos.get(encoding_hint, 1.0) <= MAX_HINT_CHAOS:
-        return encoding_hint
-    if chaos.get(DEFAULT_CODE_PAGE, 1.0) <= best + CHAOS_TOLERANCE:
-        return DEFAULT_CODE_PAGE
-    return max((name for name in candidates if chaos[name] == best), key=coherence.__getitem__)
+    return max((name for name in pages if ratings[name][0] == best), key=lambda name: ratings[name][1])
 
 
 def measure_chaos_and_coherence(content: bytes, encoding: str) -> tuple[float, float]:

@@ -7,7 +7,8 @@ the first of these rules that matches the first line that is not blank determine
 
 1. the magic number of Parquet or of a zip archive       → parquet, xlsx, npz
    the start of MARC, RIS, BibTeX or of XML with records → marc, ris, bibtex, marcxml, mods, dc
-2. starts with `{`                                       → jsonl
+2. starts with `[{`, or is `[`; with .json, is no object → json
+   starts with `{`                                       → jsonl
 3. contains a word that starts with `__label__`          → fasttext
 4. consists of three whole numbers                       → sparse
 5. `1,2 3:0.5 …`: label numbers, then feature:value      → svmlight
@@ -101,7 +102,7 @@ def detect_format(source: CorpusInput) -> str:
         raise XmtcError(f"{source.name} is {UNSUPPORTED_EXTENSIONS[extension]}.")
 
     first = _peek_nonblank_line(source)
-    format = _detect_by_first_line(first, source)
+    format = _detect_by_first_line(first, source, extension)
     has_labels = paired.find_paired_labels(source.path) is not None
     is_document = extension == ".txt" and document_files.find_label_file(Path(source.path)) is not None
     may_be_texts = has_labels or is_document or not source.labels_required
@@ -114,7 +115,7 @@ def detect_format(source: CorpusInput) -> str:
 
     if extension in TAB_EXTENSIONS:
         return "tsv"
-    if not first or JSON_ARRAY.match(source.decode_lossy(first)) or (source.labels_required and not is_document):
+    if not first or (source.labels_required and not is_document):
         raise _unknown_format_error(source, first)
     return "text" if extension == ".txt" else "fasttext"
 
@@ -147,7 +148,7 @@ def _peek_head(source: CorpusInput) -> bytes:
         return b"".join(islice(lines, MAX_XML_HEAD_LINES))
 
 
-def _detect_by_first_line(first: bytes, source: CorpusInput) -> str | None:
+def _detect_by_first_line(first: bytes, source: CorpusInput, extension: str) -> str | None:
     if first.startswith(b"PAR1"):
         return "parquet"
     if first.startswith(XLS_SIGNATURE):
@@ -155,10 +156,13 @@ def _detect_by_first_line(first: bytes, source: CorpusInput) -> str | None:
     if first.startswith(ZIP_SIGNATURE):
         return "xlsx" if WORKBOOK_MEMBER_PATTERN.search(first) else "npz"
 
-    if records := bibliographic.sniff_format(_peek_head(source) if first.lstrip().startswith(b"<") else first):
+    has_preamble = first.lstrip(b"\xef\xbb\xbf \t").startswith((b"<", b"%"))
+    if records := bibliographic.sniff_format(_peek_head(source) if has_preamble else first):
         return records
 
     line = source.decode_lossy(first).rstrip("\r\n")
+    if JSON_ARRAY.match(line.lstrip("\ufeff")) or (extension == ".json" and not _is_json_object(line)):
+        return "json"
     if line.lstrip().startswith("{"):
         return "jsonl"
     if FASTTEXT_LABEL.search(line):
@@ -233,10 +237,6 @@ def _unknown_format_error(source: CorpusInput, first: bytes) -> XmtcError:
     if not first:
         return XmtcError(f"{source.name} is empty, expected at least one document; check where it comes from.")
     line = source.decode_lossy(first).strip()
-    if JSON_ARRAY.match(line):
-        return XmtcError(
-            f"{source.name} is a JSON array, expected one JSON object per line; rewrite it with `jq -c '.[]'`."
-        )
     return XmtcError(
         f"{source.name}: its first line {quote_text(line)} matches no known format; "
         f"pass --input-format, one of {', '.join(FORMATS)}."

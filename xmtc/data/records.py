@@ -1,7 +1,8 @@
 """Conversion of records (JSON objects, rows of tables) to documents, and of label cells to label names.
 
 A label cell is a list as JSON, Python or NumPy prints it, or names separated by `|` (`Fields.separator` sets another
-separator). In JSON Lines a string is split only if a separator was set. Empty parts and white space around names are
+separator). In JSON Lines a string is split only if a separator was set, and a label may be an object with the field
+`label`, as in predictions. Empty parts and white space around names are
 dropped from cells; names in lists are not changed. Duplicates are dropped. Whole numbers become strings. A field is
 matched by its exact name, or else by the only name that differs in case or surrounding white space."""
 
@@ -41,7 +42,7 @@ class Fields:
     text : str
         Text field; several fields ("title,abstract") are joined by a space.
     labels : str, optional
-        Label field; None skips the labels.
+        Label field; the labels of several fields ("subjects,genre") are joined. None skips the labels.
     id : str
         Id field. "id" is optional, and the line number replaces it; any other name is required.
     separator : str, optional
@@ -61,16 +62,20 @@ class Fields:
         return [name.strip() for name in self.text.split(",")]
 
     @property
+    def label_names(self) -> list[str]:
+        return [name.strip() for name in self.labels.split(",")] if self.labels else []
+
+    @property
     def names(self) -> list[str]:
         """The names of all fields that are read."""
-        return [*self.text_names, *filter(None, (self.labels, self.id)), *self.keep]
+        return [*self.text_names, *self.label_names, self.id, *self.keep]
 
     def check_columns(self, columns: Sequence[str], labels_required: bool) -> None:
         """Raise BadRecord if a required field is not a column of a table."""
         for name in self.text_names:
             require_field(columns, name, "text")
-        if labels_required and self.labels is not None:
-            require_field(columns, self.labels, "labels")
+        for name in self.label_names if labels_required else ():
+            require_field(columns, name, "labels")
         for name in self.keep:
             require_field(columns, name, "keep")
 
@@ -85,28 +90,47 @@ class RecordParser:
         self.text_names = fields.text_names
         self.labels_required = labels_required and fields.labels is not None
         self.separator = separator
+        self.label_names = fields.label_names
+        self.has_one_label_per_cell = False  # in tables of predictions, whose labels may contain the separator
         self.make_id = make_id
         self.missing_text_fields = set(self.text_names)  # those that no record has had so far
 
     def __call__(self, record: Mapping[str, Any], number: int) -> Document:
         text = self._extract_text(record)
 
-        name = self.fields.labels
-        labels = None if name is None else get_field(record, name)
-        if labels is None:
-            if self.labels_required and name is not None:
-                require_field(record, name, "labels")
-                raise BadRecord(f"the field {name!r} is null, expected a list of names")
-            labels = []
-
+        labels = self._extract_labels(record)
         id = get_field(record, self.fields.id)
         if id is None and self.fields.id != Fields.id:
             require_field(record, self.fields.id, "id")
         if type(id) is not str:
             id = self.make_id(number) if id is None else _id_to_text(id, self.fields.id)
 
-        document = Document(id, text, validate_label_names(labels, name, self.separator))
+        document = Document(id, text, labels)
         return document._replace(extra=self._extract_kept_values(record)) if self.fields.keep else document
+
+    def _extract_labels(self, record: Mapping[str, Any]) -> list[str]:
+        """Return the labels of all label fields; some of several fields may be null or empty."""
+        names = self.label_names
+        if len(names) == 1:
+            value = get_field(record, names[0])
+            if value is None:
+                if self.labels_required and not self.has_one_label_per_cell:
+                    require_field(record, names[0], "labels")
+                    raise BadRecord(f"the field {names[0]!r} is null, expected a list of names")
+                return []
+            if self.has_one_label_per_cell and isinstance(value, str):
+                value = [value] if value else []
+            return validate_label_names(value, names[0], self.separator)
+        values = [(name, get_field(record, name)) for name in names]
+        if self.labels_required and all(value is None for _, value in values):
+            for name in names:
+                require_field(record, name, "labels")
+        labels: dict[str, None] = {}
+        for name, value in values:
+            if value not in (None, ""):
+                is_one = isinstance(value, str) and (self.separator is None or self.has_one_label_per_cell)
+                labels |= dict.fromkeys(validate_label_names([value] if is_one else value, name, self.separator))
+        return list(labels)
 
     def _extract_kept_values(self, record: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(get_field(record, name) for name in self.fields.keep)
@@ -251,6 +275,8 @@ def quote_text(text: str, limit: int = 40) -> str:
 def _label_to_text(label: Any, name: str | None) -> str:
     if isinstance(label, int) and not isinstance(label, bool):
         return str(label)
+    if isinstance(label, dict) and isinstance(label.get("label"), str) and label["label"]:
+        return label["label"]  # as `xmtc predict` writes labels
     description = "an empty name" if label == "" else describe_json_value(label)
     raise BadRecord(f"the field {name!r} contains {description}, expected a list of names")
 

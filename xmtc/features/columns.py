@@ -31,12 +31,17 @@ class Columns(View):
     input_kind: ClassVar[str] = FEATURES
     replaced_view: ClassVar[str] = "tfidf"
 
-    unit_length: bool = param(True, "Scaling of each document's features to unit length.")
+    unit_length: bool = param(
+        False,
+        "Scaling of each document's features to unit length; on by default except for fastxml, pfastrexml and methods "
+        "of other packages.",
+    )
     n_columns: int = param(0, "Minimum number of columns; a corpus may declare its own.", low=0, high=2**31 - 1)
 
     def fit(self, contents: Iterable[SparseRow], run: Run = Run()) -> tuple[FittedColumns, Bag]:
         X = build_matrix(contents, self.n_columns)
-        fields = {"n_columns": X.shape[1], "unit_length": self.unit_length}
+        is_scaled = self.unit_length and X.shape[1] > 1  # a single column would become constant
+        fields = {"n_columns": X.shape[1], "unit_length": is_scaled}
         fitted = FittedColumns(**fields)
         if X.shape[1] > MIN_WIDE_COLUMNS:
             columns = np.unique(np.append(X.indices, 0)).astype(np.int32)  # at least one column
@@ -67,6 +72,12 @@ class FittedColumns(FittedView):
 
     def scale(self, X: csr_array) -> Bag:
         return Bag(normalise_rows(X) if self.unit_length else X)
+
+    def describe_scaling(self) -> str:
+        """Return the end of the sentence "The features of each document were …"."""
+        if self.unit_length:
+            return "scaled to unit length; unit_length=false keeps them as they are"
+        return "kept as they are; unit_length=true scales them to unit length"
 
     def mark_known_documents(self, features: Bag | Tokens) -> np.ndarray:
         """Return True for all documents: a value of zero is information, too."""

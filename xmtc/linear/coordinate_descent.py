@@ -266,10 +266,10 @@ def descend_block(
         for j in range(n_labels):
             distance += moved[j]
             moved[j] = 0
-        if n_passes == 0:
+        if first_distance == 0:  # a first pass without steps does not end the loop: the bias shrank
             first_distance = distance
         write_progress(n_passes + 1, distance, first_distance, progress)
-        if distance <= eps * eps * first_distance:
+        if first_distance > 0 and distance <= eps * eps * first_distance:
             break
     if n_singletons:
         write_singleton_weights(alpha, signs, n_features, W)
@@ -323,10 +323,10 @@ def descend_pair(
                         W[indices[i], 1] += data[i] * step1
         bias[0] -= (bias[0] - alpha_sum0) / curvature0
         bias[1] -= (bias[1] - alpha_sum1) / curvature1
-        if n_passes == 0:
+        if first_distance == 0:  # a first pass without steps does not end the loop: the bias shrank
             first_distance = distance
         write_progress(n_passes + 1, distance, first_distance, progress)
-        if distance <= eps * eps * first_distance:
+        if first_distance > 0 and distance <= eps * eps * first_distance:
             break
     if n_singletons:
         write_singleton_weights(alpha, signs, n_features, W)

@@ -68,14 +68,19 @@ class Solver:
     penalty: float = 0.0  # λ
     steps: int = 1  # proximal steps
     is_primal: bool = False  # True for Newton's method instead of dual coordinate descent, for dense features
+    feature_length: float = 1.0  # root mean square of ‖x‖ of unscaled features, whose weights are smaller by as much
 
     def for_features(self, X: csr_array) -> Solver:
         """Return a solver that also converges if the features are dense or unscaled. The primal solver has no L1
         penalty."""
         n_cells = max(X.shape[0] * X.shape[1], 1)
-        squares = compute_squared_norms(X.indptr, X.data)
-        is_slow = X.nnz > MAX_SPARSE_DENSITY * n_cells or squares.mean(dtype=np.float64) > MAX_SPARSE_SQUARE
-        return replace(self, is_primal=bool(is_slow) and not self.penalty)
+        mean_square = float(compute_squared_norms(X.indptr, X.data).mean(dtype=np.float64))
+        is_unscaled = mean_square > MAX_SPARSE_SQUARE
+        return replace(
+            self,
+            is_primal=(is_unscaled or X.nnz > MAX_SPARSE_DENSITY * n_cells) and not self.penalty,
+            feature_length=mean_square**0.5 if is_unscaled else 1.0,
+        )
 
     def fit(
         self,

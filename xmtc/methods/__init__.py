@@ -22,10 +22,12 @@ if TYPE_CHECKING:  # type checkers cannot read the table METHODS, so its classes
     from xmtc.methods.convolution.bow_cnn import BowCNN as BowCNN
     from xmtc.methods.convolution.xml_cnn import XMLCNN as XMLCNN
     from xmtc.methods.embedding.annexml import AnnexML as AnnexML
+    from xmtc.methods.embedding.extremetext import ExtremeText as ExtremeText
     from xmtc.methods.embedding.fasttext import FastText as FastText
     from xmtc.methods.embedding.sleec import SLEEC as SLEEC
     from xmtc.methods.ensemble.consensus import Consensus as Consensus
     from xmtc.methods.ensemble.ensemble import Ensemble as Ensemble
+    from xmtc.methods.instance_tree.craftml import CRAFTML as CRAFTML
     from xmtc.methods.instance_tree.fastxml import FastXML as FastXML
     from xmtc.methods.instance_tree.pfastrexml import PfastreXML as PfastreXML
     from xmtc.methods.label_tree.bonsai import Bonsai as Bonsai
@@ -48,6 +50,7 @@ METHODS = {
     "proxml": "xmtc.methods.one_vs_all.proxml:ProXML",
     "fastxml": "xmtc.methods.instance_tree.fastxml:FastXML",
     "pfastrexml": "xmtc.methods.instance_tree.pfastrexml:PfastreXML",
+    "craftml": "xmtc.methods.instance_tree.craftml:CRAFTML",
     "sleec": "xmtc.methods.embedding.sleec:SLEEC",
     "annexml": "xmtc.methods.embedding.annexml:AnnexML",
     "attention_xml": "xmtc.methods.attention.attention_xml:AttentionXML",
@@ -58,6 +61,7 @@ METHODS = {
     "bce_ae": "xmtc.methods.autoencoder.bce_ae:BCEAE",
     "c2ae": "xmtc.methods.autoencoder.c2ae:C2AE",
     "fasttext": "xmtc.methods.embedding.fasttext:FastText",
+    "extremetext": "xmtc.methods.embedding.extremetext:ExtremeText",
     "aplc_xlnet": "xmtc.methods.transformer.aplc_xlnet:APLCXLNet",
     "lexical": "xmtc.methods.lexical.lexical:Lexical",
     "ensemble": "xmtc.methods.ensemble.ensemble:Ensemble",

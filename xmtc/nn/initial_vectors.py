@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
-from xmtc.core.dataset import Bag, Tokens
+from xmtc.core.dataset import Bag, Terms, Tokens
 from xmtc.core.memory import check_fits
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
+from xmtc.nn.encoder_vectors import compute_encoder_vectors, is_encoder
 from xmtc.text.cooccurrence import compute_corpus_vectors
 from xmtc.text.word_vectors import read_word_vectors
 
@@ -32,7 +35,7 @@ def load_word_vectors(tokens: Tokens, source: str, dimension: int, run: Run) -> 
     if not source:
         return draw_uniform(tokens.size, dimension, seed=0)
     assert tokens.vocabulary is not None
-    pretrained = read_word_vectors(source, tokens.vocabulary, run)
+    pretrained = load_pretrained_vectors(source, tokens.vocabulary, run)
     # A different seed than in read_word_vectors: the unknown word must differ from words without a pretrained vector.
     return np.concatenate([draw_uniform(1, pretrained.shape[1], seed=1), pretrained])
 
@@ -43,7 +46,14 @@ def load_term_vectors(bag: Bag, source: str, run: Run = Run()) -> np.ndarray:
         raise XmtcError(
             f"vectors={source!r} are word vectors, but the corpus has features without words; remove vectors."
         )
-    return read_word_vectors(source, bag.vocabulary, run)
+    return load_pretrained_vectors(source, bag.vocabulary, run)
+
+
+def load_pretrained_vectors(source: str, vocabulary: Terms, run: Run) -> np.ndarray:
+    """Return the vectors of all sources of `vectors`, which are separated by +, side by side."""
+    parts = [source] if os.path.exists(source) else source.split("+")
+    readers = [compute_encoder_vectors if is_encoder(part) else read_word_vectors for part in parts]
+    return np.hstack([read(part, vocabulary, run) for read, part in zip(readers, parts, strict=True)])
 
 
 def draw_uniform(n: int, dimension: int, seed: int) -> np.ndarray:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from xmtc.data.records import join_labels
+
 if TYPE_CHECKING:
     from xmtc.tagger import Tag
 
@@ -43,6 +45,9 @@ class PredictionTable:
     kept_fields: tuple[str, ...] = ()  # fields of the corpus that are copied
     has_names: bool = False  # from a vocabulary
     broader: Callable[[str], list[str]] | None = None  # broader concepts of a label, the nearest first
+    languages: tuple[str, ...] = ()  # further languages of names, with a column each
+    find_name: Callable[[str, str], str | None] | None = None  # from a label and a language
+    joined: bool = False  # one row per document: all labels in one cell, all names in another
 
     @cached_property
     def document_columns(self) -> list[Column]:
@@ -58,7 +63,11 @@ class PredictionTable:
     @cached_property
     def label_columns(self) -> list[Column]:
         """Columns of the labels."""
-        optional = [("name", str)] * self.has_names + [("broader", str)] * (self.broader is not None)
+        optional = [("name", str)] * self.has_names + [(f"name_{code}", str) for code in self.languages]
+        if self.joined:
+            columns = [("labels", str), *((f"{name.replace('name', 'names', 1)}", kind) for name, kind in optional)]
+            return [Column(*each) for each in columns]
+        optional += [("broader", str)] * (self.broader is not None)
         one = [("label", str), *optional, ("score", float)]
         if not self.wide:
             return [Column("rank", int), *(Column(*each) for each in one)]
@@ -72,6 +81,10 @@ class PredictionTable:
         """Return the rows of a document; a document without labels has one row with empty cells."""
         first = [answer.id, *map(as_cell, answer.kept_values)]
         each = [self.label_cells(tag) for tag in answer.tags]
+        if self.joined:
+            columns = list(zip(*each, strict=True))[: len(self.label_columns)]
+            joined = [join_labels([str(cell) for cell in column if cell is not None]) for column in columns]
+            return [[*first, *(joined or [""] * len(self.label_columns))]]
         if self.wide:
             cells = [cell for cells in each for cell in cells]
             return [[*first, *cells, *[None] * (len(self.label_columns) - len(cells))]]
@@ -82,6 +95,8 @@ class PredictionTable:
     def label_cells(self, tag: Tag) -> list[Cell]:
         score = float(f"{tag.score:.{SCORE_DIGITS}g}")
         name: list[Cell] = [tag.name] if self.has_names else []
+        if self.find_name is not None:
+            name = [*name, *(self.find_name(tag.label, code) for code in self.languages)]
         above: list[Cell] = [] if self.broader is None else [BROADER_SEPARATOR.join(self.broader(tag.label))]
         return [tag.label, *name, *above, score]
 
@@ -92,6 +107,8 @@ class PredictionTable:
         for tag in answer.tags:
             name = {} if tag.name is None else {"name": tag.name}
             above = {} if self.broader is None else {"broader": self.broader(tag.label)}
+            if self.find_name is not None:
+                name |= {f"name_{code}": self.find_name(tag.label, code) or "" for code in self.languages}
             labels.append({"label": tag.label, **name, **above, "score": round(tag.score, SCORE_DIGITS)})
         return {column.name: value for column, value in fields} | {"labels": labels}
 

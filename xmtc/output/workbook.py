@@ -6,6 +6,7 @@ Rows beyond the limit of a sheet go to the next one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from shutil import copyfileobj
@@ -18,6 +19,8 @@ from xmtc.output.table import Cell, Prediction, PredictionTable, WriteFunction
 from xmtc.output.text import is_formula
 
 MAX_EXCEL_ROWS, MAX_EXCEL_COLUMNS, MAX_EXCEL_CHARACTERS = 1_048_576, 16_384, 32_767  # per sheet and cell
+MAX_EXCEL_LINKS = 65_530  # per sheet
+LINK_PATTERN = re.compile(r"https?://[^\s<>\"'|#]{1,1000}(#[^\s<>\"'|#]*)?", re.ASCII)
 MIN_INEXACT_INTEGER = 10**15  # larger integers lose digits in Excel
 MAX_MEMORY_BYTES = 2**20  # larger workbooks are buffered in a temporary file
 COLUMN_WIDTHS = {str: 30, int: 6, float: 10}  # in characters
@@ -72,6 +75,7 @@ class SheetWriter:
         self.sheet = self.book.add_worksheet()
         self.sheet.freeze_panes(1, 0)
         self.n_rows = 1
+        self.n_links = 0
         for number, column in enumerate(self.table.columns):
             self.sheet.set_column(number, number, COLUMN_WIDTHS[column.kind])
             self.sheet.write_string(0, number, self.fit_cell_text(column.name), self.header_format)
@@ -89,7 +93,10 @@ class SheetWriter:
     def write_cell(self, column: int, cell: Cell) -> None:
         if isinstance(cell, int) and abs(cell) >= MIN_INEXACT_INTEGER:
             cell = str(cell)
-        if isinstance(cell, str):
+        if isinstance(cell, str) and self.n_links < MAX_EXCEL_LINKS and LINK_PATTERN.fullmatch(cell):
+            self.n_links += 1
+            self.sheet.write_url(self.n_rows, column, cell, string=cell)
+        elif isinstance(cell, str):
             self.sheet.write_string(
                 self.n_rows, column, self.fit_cell_text(cell), self.formula_format if is_formula(cell) else None
             )

@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -124,7 +124,7 @@ def read_file(path: Path, kind: str, column: str | None, remembered: str | None)
 
     `remembered` is the name of the text field of the training corpus.
     """
-    rows = read_first_rows(path, kind)
+    rows = read_first_rows(path, kind, [name for name in (column, remembered, "text") if name])
     columns = [name for name in (rows[0] if rows else []) if name]
     column = choose_column(rows, column, remembered) if columns else None
     notes: list[str] = []
@@ -143,12 +143,12 @@ def read_file(path: Path, kind: str, column: str | None, remembered: str | None)
     return {"documents": documents, "columns": columns, "column": column, "note": note}
 
 
-def read_first_rows(path: Path, kind: str) -> list[list[str]]:
+def read_first_rows(path: Path, kind: str, names: Sequence[str]) -> list[list[str]]:
     """Return the header of a table and its first rows, or an empty list if the format is not tabular."""
     if kind in DELIMITER_BY_FORMAT:
         return read_delimited_rows(path, DELIMITER_BY_FORMAT[kind])
     if kind == "xlsx":
-        return read_workbook_rows(path)
+        return read_workbook_rows(path, names)
     return read_json_rows(path) if kind == "jsonl" else []
 
 
@@ -170,8 +170,8 @@ def read_delimited_rows(path: Path, default: str) -> list[list[str]]:
         return []
 
 
-def read_workbook_rows(path: Path) -> list[list[str]]:
-    """Return the first non-empty sheet from its header on; the header is the row with the most non-empty cells."""
+def read_workbook_rows(path: Path, names: Sequence[str]) -> list[list[str]]:
+    """Return the first rows of the first sheet with one of the text columns, or else of the sheet with most text."""
     try:
         import python_calamine  # noqa: F401
     except ImportError as error:
@@ -179,15 +179,27 @@ def read_workbook_rows(path: Path) -> list[list[str]]:
     try:
         with open_binary(str(path)) as file:
             workbook = open_workbook("file", file)
-        for name in workbook.sheet_names:
-            sheet = workbook.get_sheet_by_name(name)
-            rows = [[cell_to_text(cell).strip() for cell in row] for row in islice(sheet.iter_rows(), MAX_PROBED_ROWS)]
-            if any(any(row) for row in rows):
-                header = max(range(min(len(rows), MAX_HEADER_ROWS)), key=lambda row: len(list(filter(None, rows[row]))))
-                return rows[header:]
+        sheets = [read_sheet_rows(workbook.get_sheet_by_name(name), names) for name in workbook.sheet_names]
     except Exception:  # a damaged workbook raises any error; open_corpus reports it
         return []
-    return []
+    for name in names:
+        for rows in sheets:
+            if rows and all(match_name(rows[0], part) for part in Fields(text=name).text_names):
+                return rows
+    return max(sheets, key=lambda rows: sum(len(cell) for row in rows for cell in row), default=[])
+
+
+def read_sheet_rows(sheet: Any, names: Sequence[str]) -> list[list[str]]:
+    """Return the first rows from the header on: that with a text column, or the one with the most cells."""
+    rows = [[cell_to_text(cell).strip() for cell in row] for row in islice(sheet.iter_rows(), MAX_PROBED_ROWS)]
+    if not any(any(row) for row in rows):
+        return []
+    candidates = range(min(len(rows), MAX_HEADER_ROWS))
+    for name in names:
+        for number in candidates:
+            if all(match_name(rows[number], part) for part in Fields(text=name).text_names):
+                return rows[number:]
+    return rows[max(candidates, key=lambda number: len(list(filter(None, rows[number])))) :]
 
 
 def read_json_rows(path: Path) -> list[list[str]]:

@@ -6,7 +6,7 @@ allows all labels; denied labels are removed from the allowed ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -60,6 +60,31 @@ def find_empty_entries(entries: Sequence[str], labels: StringIndex, concepts: La
     return [entry for entry in entries if not select_entry_labels(entry, labels, concepts).any()]
 
 
+def find_unknown_file_entries(
+    entries: Sequence[str], labels: StringIndex, concepts: LabelConcepts | None
+) -> dict[str, list[str]]:
+    """Return the lines of each file of a filter that match no label of the model, such as those with a typo."""
+    paths = [
+        path.strip() for kind, _, path in (entry.strip().partition(":") for entry in entries) if kind == FILE_ENTRY
+    ]
+    return {
+        path: [line for line in read_filter_lines(path) if not select_line_labels(line, labels, concepts).any()]
+        for path in paths
+    }
+
+
+def read_filter_lines(path: str) -> Iterator[str]:
+    """Yield the entries of a file: the first column of a table, without comments."""
+    for line in read_lines(path):
+        entry = line.decode("utf-8-sig", "replace").partition("\t")[0].strip()
+        if entry and not entry.startswith("#"):
+            yield entry
+
+
+def select_line_labels(entry: str, labels: StringIndex, concepts: LabelConcepts | None) -> np.ndarray:
+    return (select_entry_labels if is_set_entry(entry) else select_label)(entry, labels, concepts)
+
+
 def is_set_entry(entry: str) -> bool:
     kind, colon, _ = entry.partition(":")
     return bool(colon and kind in (*GROUP_KINDS, BRANCH_ENTRY)) or entry in (DEPRECATED_ENTRY, UNKNOWN_ENTRY)
@@ -68,11 +93,8 @@ def is_set_entry(entry: str) -> bool:
 def select_labels_in_file(path: str, labels: StringIndex, concepts: LabelConcepts | None) -> np.ndarray:
     """Return which labels the lines of a file match; only the first column of a table is read."""
     selected = np.zeros(len(labels), bool)
-    for line in read_lines(path):
-        entry = line.decode("utf-8-sig", "replace").partition("\t")[0].strip()
-        if entry and not entry.startswith("#"):
-            select = select_entry_labels if is_set_entry(entry) else select_label
-            selected |= select(entry, labels, concepts)
+    for entry in read_filter_lines(path):
+        selected |= select_line_labels(entry, labels, concepts)
     if not selected.any():
         raise XmtcError(f"{path} names no label of the model; expected an id, URI or name in each line.")
     return selected

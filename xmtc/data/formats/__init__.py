@@ -20,6 +20,7 @@ from xmtc.errors import XmtcError, find_similar_names
 
 FORMATS = {
     "jsonl": "xmtc.data.formats.jsonl:JSONL",
+    "json": "xmtc.data.formats.json_array:JSON",
     "csv": "xmtc.data.formats.table:CSV",
     "tsv": "xmtc.data.formats.table:TSV",
     "parquet": "xmtc.data.formats.parquet:PARQUET",

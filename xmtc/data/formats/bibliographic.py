@@ -40,9 +40,9 @@ DEFAULT_FIELDS = {
 REQUIRED_PACKAGES = {"marc": "pymarc", "marcxml": "pymarc", "ris": "rispy", "bibtex": "bibtexparser"}
 TEXT_FORMATS = ("ris", "bibtex")  # whose encoding is detected from their lines
 BATCH_RECORDS, BATCH_CHARACTERS = 1000, 2**18  # limits of a batch from the child process
-MARC_LEADER = re.compile(rb"\s*\d{5}[a-z].{6}\d{5}.{3}4500", re.DOTALL)
+MARC_LEADER = re.compile(rb"\s*\d{5}[a-z ].{4}22\d{5}.{3}4500", re.DOTALL)
 RIS_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*TY  - ?\w")
-BIBTEX_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*@\w+\s*[{(]\s*[^\s,{}]+\s*,")
+BIBTEX_START = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s|%[^\n]*\n)*@\w+\s*[{(]\s*[^\s,{}]+\s*,")
 
 
 def sniff_format(head: bytes) -> str | None:

@@ -24,8 +24,10 @@ from xmtc.data.file_streams import (
     unreadable_file_error,
 )
 from xmtc.data.records import BadRecord, quote_text, validate_label_names
+from xmtc.errors import XmtcError
 
 MAX_DOCUMENT_BYTES = 2**27  # decompressed
+BEGINNING_CHARACTERS = 300
 LABEL_FILE_EXTENSIONS = (".tsv", ".key")
 
 
@@ -112,7 +114,18 @@ def read_folder_document(
     labels = read_label_file(file, source.labels_required) if source.should_read_labels else []
     id = to_document_id(file.relative_to(folder).as_posix())
     content = extract(_read_bytes(str(file), source), source.layout.encoding, source.layout_hint.encoding)
-    return Document(id, content.text, labels, page_offsets=content.page_offsets), content.encoding
+    extra = get_kept_values(source.fields.keep, file.relative_to(folder).as_posix(), content.text)
+    return Document(id, content.text, labels, extra=extra, page_offsets=content.page_offsets), content.encoding
+
+
+def get_kept_values(names: tuple[str, ...], file: str, text: str) -> tuple[Any, ...]:
+    """Return the fields of a document that has no table: its text, its beginning, and the name of its file."""
+    values = {"file": file, "text": text, "beginning": " ".join(text[: 2 * BEGINNING_CHARACTERS].split())}
+    values["beginning"] = values["beginning"][:BEGINNING_CHARACTERS]
+    unknown = [name for name in names if name not in values]
+    if unknown:
+        raise XmtcError(f"Files have no field {unknown[0]!r}; expected {', '.join(values)} for --keep.")
+    return tuple(values[name] for name in names)
 
 
 def to_document_id(name: str) -> str:
@@ -179,8 +192,22 @@ def read_label_file(document: Path, required: bool) -> list[str]:
         raise BadRecord(describe_invalid_byte(error, place=place)) from None
     labels = [line.strip() for line in content.splitlines() if line.strip()]
     if file.suffix == ".tsv":
-        labels = [parse_subject_uri(line.split("\t")[0].strip()) for line in labels]
+        labels = [parse_subject(line.split("\t")) for line in labels]
     return validate_label_names(labels, "labels", None)
+
+
+def parse_subject(cells: list[str]) -> str:
+    """Return the label of a line; labels that are not URIs have a score in the last cell, as `xmtc predict` writes."""
+    word = cells[0].strip()
+    return word if len(cells) > 1 and is_score(cells[-1]) and not word.startswith("<") else parse_subject_uri(word)
+
+
+def is_score(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def parse_subject_uri(word: str) -> str:

@@ -7,19 +7,31 @@ read with --recursive. An id is the path from the folder without extension."""
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 
 from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
-from xmtc.data.encodings import Encoding
+from xmtc.data.encodings import Encoding, detect_common_encoding
 from xmtc.data.formats import CorpusFormat, docx, html, pdf, text
-from xmtc.data.formats.document_files import find_label_file, read_folder_document, report_encodings
+from xmtc.data.formats.document_files import (
+    LABEL_FILE_EXTENSIONS,
+    find_label_file,
+    read_folder_document,
+    report_encodings,
+)
+from xmtc.data.layout import Layout
 from xmtc.data.records import BadRecord
 from xmtc.errors import XmtcError
 
 EXTRACTORS = {".txt": text.extract, ".html": html.extract, ".htm": html.extract, ".pdf": pdf.extract}
 EXTRACTORS[".docx"] = docx.extract
+RESULT_EXTENSIONS = (".annif", ".rejects", ".json", ".jsonl")
+MAX_LISTED_EXTENSIONS = 5
+HEAD_BYTES = 1 << 14  # of each text file, to detect the encoding of the folder
 DOCUMENT_EXTENSIONS = list(EXTRACTORS)
 
 
@@ -36,17 +48,56 @@ def read(source: CorpusInput) -> Iterator[Document]:
 
     if not source.layout.recursive:
         report_nested_documents(source, folder, len(files))
+    report_other_files(source, folder)
     encodings: list[tuple[str, Encoding]] = []
+    vote = cache(partial(detect_folder_encoding, files))
     for file in files:
+        extract = EXTRACTORS[file.suffix.lower()]
         try:
-            document, encoding = read_folder_document(folder, file, source, EXTRACTORS[file.suffix.lower()])
+            document, encoding = read_folder_document(folder, file, source, extract)
+            if encoding.is_code_page and source.layout.encoding is None and source.layout_hint.encoding is None:
+                hint = Layout(encoding=vote())
+                document, encoding = read_folder_document(folder, file, replace(source, layout_hint=hint), extract)
         except BadRecord as problem:
             name = file.relative_to(folder).as_posix()
-            source.report_bad_line(name, str(problem), raw=os.fsencode(file), unit="file")
+            if source.should_skip_bad_files:
+                source.notifier.warn(f"{source.name}: {name} is skipped: {problem}.")
+            else:
+                source.report_bad_line(name, str(problem), raw=os.fsencode(file), unit="file")
         else:
             encodings.append((file.name, encoding))
             yield document
     report_encodings(source, encodings)
+
+
+def detect_folder_encoding(files: list[Path]) -> str | None:
+    """Return the code page that the text files of a folder have in common."""
+    return detect_common_encoding(read_head(file) for file in files if file.suffix.lower() == ".txt")
+
+
+def read_head(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(HEAD_BYTES)
+    except OSError:  # reported when the file is read
+        return b""
+
+
+def report_other_files(source: CorpusInput, folder: Path) -> None:
+    """Warn of files with other extensions, except label files, results and small files without extension."""
+    others = Counter(
+        file.suffix.lower()
+        for file in _iterate_visible_files(folder, source.layout.recursive)
+        if file.suffix and file.suffix.lower() not in (*EXTRACTORS, *LABEL_FILE_EXTENSIONS, *RESULT_EXTENSIONS)
+    )
+    if others:
+        n_files = sum(others.values())
+        listed = ", ".join(f"{count:,} {extension}" for extension, count in others.most_common(MAX_LISTED_EXTENSIONS))
+        files = "1 file is" if n_files == 1 else f"{n_files:,} files are"
+        source.notifier.warn(
+            f"{source.name}: {files} not read ({listed}); expected {', '.join(DOCUMENT_EXTENSIONS)}. "
+            "`soffice --headless --convert-to docx FILE` converts documents of word processors."
+        )
 
 
 def report_nested_documents(source: CorpusInput, folder: Path, n_read: int) -> None:
@@ -69,10 +120,14 @@ def list_document_files(folder: Path, recursive: bool) -> list[Path]:
 
 
 def _find_visible_files(folder: Path, recursive: bool) -> Iterator[Path]:
+    return (file for file in _iterate_visible_files(folder, recursive) if file.suffix.lower() in EXTRACTORS)
+
+
+def _iterate_visible_files(folder: Path, recursive: bool) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if recursive and not name.startswith(".")]
         for name in files:
-            if not name.startswith(".") and os.path.splitext(name)[1].lower() in EXTRACTORS:
+            if not name.startswith("."):
                 yield Path(parent, name)
 
 

@@ -24,7 +24,7 @@ from xmtc.data.encodings import UTF8
 from xmtc.data.file_prefetch import PrefetchedFile, take_prefetched
 from xmtc.data.file_streams import NEWLINE, LineBlock, read_blocks
 from xmtc.data.formats import CorpusFormat, Dimensions
-from xmtc.data.records import BadRecord, Fields, describe_json_value, load_json
+from xmtc.data.records import BadRecord, Fields, RecordParser, describe_json_value, load_json, match_name
 
 MAX_ARROW_BYTES = 2**31 - 1  # limit of pyarrow's 32-bit offsets; a single line may exceed it
 
@@ -141,6 +141,12 @@ def get_arrow_offsets(array: Any) -> np.ndarray:
     return as_int32_view(array, len(array) + 1).astype(np.int64)
 
 
+def is_feedback(record: dict[str, Any], fields: Fields) -> bool:
+    """Return True for a line of feedback from the web page, which has its own field names."""
+    has_named_fields = any(match_name(record, name) for name in fields.text_names)
+    return "rejected" in record and "text" in record and not (fields.text != Fields.text and has_named_fields)
+
+
 def read(source: CorpusInput) -> Iterator[Document]:
     return parse_lines(source, source.read_raw_lines())
 
@@ -149,15 +155,26 @@ def read_batches(source: CorpusInput, run: Run) -> Iterator[Document | DocumentB
     return read_in_blocks(source, run) if is_arrow_readable(source) else read(source)
 
 
+def make_object_parser(source: CorpusInput, parse_record: RecordParser) -> Callable[[Any, int], Document]:
+    """Return a parser of JSON objects; feedback of the web page has its own fields."""
+    feedback = replace(source, fields=Fields(labels=source.fields.labels and Fields.labels))
+    parse_feedback = feedback.make_record_parser(None)
+
+    def parse(record: Any, number: int) -> Document:
+        if not isinstance(record, dict):
+            raise BadRecord(f"this line is {describe_json_value(record)}, expected one JSON object per line")
+        return (parse_feedback if is_feedback(record, source.fields) else parse_record)(record, number)
+
+    return parse
+
+
 def parse_lines(source: CorpusInput, lines: Iterable[bytes], first: int = 1) -> Iterator[Document]:
     """Yield the documents of lines that are numbered from `first`."""
     parse_record = source.make_record_parser(None)
+    parse_object = make_object_parser(source, parse_record)
 
     def parse(line: str, number: int) -> Document:
-        record = load_json(line)
-        if not isinstance(record, dict):
-            raise BadRecord(f"this line is {describe_json_value(record)}, expected one JSON object per line")
-        return parse_record(record, number)
+        return parse_object(load_json(line), number)
 
     yield from source.parse_documents(source.decode_text_lines(lines, first), parse)
     if problem := parse_record.describe_missing_fields():

@@ -11,15 +11,24 @@ from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.encodings import describe_invalid_byte
 from xmtc.data.formats import CorpusFormat, Dimensions
-from xmtc.data.records import CELL_SEPARATOR, BadRecord, match_name
+from xmtc.data.formats.table import check_predictions
+from xmtc.data.records import BadRecord, match_name
 from xmtc.errors import XmtcError
 
 ROWS_PER_BATCH = 4096
 
 
 def read(source: CorpusInput) -> Iterator[Document]:
-    parse_record = source.make_record_parser(CELL_SEPARATOR)
-    for number, row in enumerate(_read_rows(source), 1):
+    rows = _read_rows(source)
+    header = next(rows)
+    assert isinstance(header, list)
+    source = source.adapt_to_header(header)
+    yield from source.merge_rows(_parse_rows(source, rows, header), header)
+
+
+def _parse_rows(source: CorpusInput, rows: Iterator[Any], header: list[str]) -> Iterator[Document]:
+    parse_record = source.make_row_parser(header)
+    for number, row in enumerate(rows, 1):
         try:
             if isinstance(row, BadRow):
                 raise BadRecord(row.reason)
@@ -40,14 +49,17 @@ class BadRow(NamedTuple):
     raw: bytes
 
 
-def _read_rows(source: CorpusInput) -> Iterator[dict[str, Any] | BadRow]:
+def _read_rows(source: CorpusInput) -> Iterator[list[str] | dict[str, Any] | BadRow]:
+    """Yield the names of all columns, then the rows of the requested columns."""
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
     with source.open_seekable() as file:
         try:
             table = ParquetFile(file)
-            columns = _select_columns(source, table.schema_arrow.names)
+            header = list(table.schema_arrow.names)
+            columns = _select_columns(source.adapt_to_header(header), header)
+            yield header
             for batch in table.iter_batches(ROWS_PER_BATCH, columns=columns):
                 yield from _iter_batch_rows(batch)
         except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
@@ -114,6 +126,7 @@ def _describe_error(error: BaseException) -> str:
 
 def _select_columns(source: CorpusInput, names: list[str]) -> list[str]:
     try:
+        check_predictions(names, source)
         source.fields.check_columns(names, source.labels_required)
     except BadRecord as problem:
         raise XmtcError(f"{source.name}: {problem}.") from None

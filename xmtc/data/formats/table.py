@@ -21,7 +21,8 @@ from xmtc.data.corpus_input import CorpusInput, Line
 from xmtc.data.document import Document
 from xmtc.data.formats import CorpusFormat, Dimensions
 from xmtc.data.layout import Layout
-from xmtc.data.records import CELL_SEPARATOR, BadRecord, Fields, join_labels, match_name
+from xmtc.data.records import BadRecord, Fields, join_labels, match_name
+from xmtc.data.row_layouts import is_long, is_wide, unescape_formula
 from xmtc.errors import XmtcError
 
 MAX_CELL_CHARACTERS = 1 << 27  # limits the memory that a quote which is never closed takes
@@ -35,9 +36,18 @@ def read(source: CorpusInput, default_delimiter: str) -> Iterator[Document]:
 
     csv.field_size_limit(MAX_CELL_CHARACTERS)
     reader = csv.reader(lines, delimiter=detect_delimiter(source, default_delimiter), strict=True)
-    header = _read_header(source, reader)
+    columns = _read_header(source, reader)
+    source = source.adapt_to_header(columns)
+    header = _validate(source, columns)
+    yield from source.merge_rows(_read_rows(source, reader, header, row_lines), header)
+
+
+def _read_rows(
+    source: CorpusInput, reader: Iterator[list[str]], header: list[str], row_lines: list[Line]
+) -> Iterator[Document]:
     repeated = RepeatedHeader(source, header)
-    parse_record = source.make_record_parser(CELL_SEPARATOR)
+    parse_record = source.make_row_parser(header)
+    should_unescape = is_wide(header) or is_long(header)
 
     while True:
         row_lines.clear()
@@ -50,6 +60,8 @@ def read(source: CorpusInput, default_delimiter: str) -> Iterator[Document]:
                 continue
             if len(cells) != len(header):
                 raise BadRecord(_describe_cell_count(cells, header))
+            if should_unescape:
+                cells = [unescape_formula(cell) for cell in cells]
             document = parse_record(dict(zip(header, cells, strict=True)), row_lines[0].number)
         except StopIteration:
             break
@@ -114,9 +126,16 @@ def _copy_lines(row_lines: list[Line], lines: Iterator[Line]) -> Iterator[str]:
 
 def _read_header(source: CorpusInput, reader: Iterator[list[str]]) -> list[str]:
     try:
-        return validate_header(next((cells for cells in reader if not is_blank(cells)), []), source)
-    except (csv.Error, BadRecord) as problem:
+        return [name.strip() for name in next((cells for cells in reader if not is_blank(cells)), [])]
+    except csv.Error as problem:
         raise XmtcError(f"{source.name}, the header: {_describe_problem(problem)}.") from None
+
+
+def _validate(source: CorpusInput, header: list[str]) -> list[str]:
+    try:
+        return validate_header(header, source)
+    except BadRecord as problem:
+        raise XmtcError(f"{source.name}, the header: {problem}.") from None
 
 
 def validate_header(cells: list[str], source: CorpusInput) -> list[str]:
@@ -124,6 +143,7 @@ def validate_header(cells: list[str], source: CorpusInput) -> list[str]:
     header = [name.strip() for name in cells]
     if not header:
         return header
+    check_predictions(header, source)
     source.fields.check_columns(header, source.labels_required)
     for name in source.fields.names:
         if header.count(name) > 1:
@@ -131,6 +151,19 @@ def validate_header(cells: list[str], source: CorpusInput) -> list[str]:
         matched = match_name(header, name)
         header = [name if column == matched else column for column in header]
     return header
+
+
+def check_predictions(header: list[str], source: CorpusInput) -> None:
+    """Raise BadRecord for predictions without texts."""
+    if (
+        (is_wide(header) or is_long(header))
+        and source.fields.text == Fields.text
+        and match_name(header, "text") is None
+    ):
+        raise BadRecord(
+            "these predictions have no column 'text'; write them with `xmtc predict … --keep text`, or name the column "
+            "of the texts with --text"
+        )
 
 
 def fold_cells(cells: Iterable[Any]) -> list[str]:

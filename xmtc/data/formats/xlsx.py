@@ -10,6 +10,7 @@ Therefore it runs in a child process (xmtc/core/child_process.py), which sends t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import date, time
 from functools import partial
 from importlib.util import find_spec
@@ -24,7 +25,8 @@ from xmtc.data.document import Document
 from xmtc.data.formats import CorpusFormat
 from xmtc.data.formats.parquet import row_to_json
 from xmtc.data.formats.table import RepeatedHeader, fold_cells, is_blank, may_repeat_header, validate_header
-from xmtc.data.records import CELL_SEPARATOR, BadRecord, match_name
+from xmtc.data.records import BadRecord, Fields, match_name
+from xmtc.data.row_layouts import resolve_label_fields
 from xmtc.errors import XmtcError, as_missing_extra
 
 MAX_HEADER_ROWS = 20  # rows that are searched for the header
@@ -34,26 +36,31 @@ BATCH_ROWS, BATCH_CHARACTERS = 1000, 2**18  # limits of a batch of rows from the
 def read(source: CorpusInput) -> Iterator[Document]:
     if find_spec("python_calamine") is None:
         raise as_missing_extra(f"Reading {source.name}", ModuleNotFoundError(name="python_calamine"))
-    parse_record = source.make_record_parser(CELL_SEPARATOR)
     with source.open_seekable() as file:
         rows = _read_rows_in_child(source, file)
         start = next(rows)
         if start["n_sheets"] > 1 and start["has_text"] and source.layout.sheet is None:
             source.notifier.inform(f"{source.name}: the sheet {start['sheet']!r} is read; --sheet overrides this.")
+        source = source.adapt_to_header(start["header"])
         header = _validate_sheet_header(source, start["sheet"], start["header"])
-        names = [header[column] for column in start["columns"]]
-        repeated = RepeatedHeader(source, header)
-        for number, cells, possible_header in (row for batch in rows for row in batch):
-            if possible_header and repeated.matches(possible_header):
-                repeated.add(possible_header, number)
-                continue
-            record = dict(zip(names, cells, strict=True))
-            try:
-                document = parse_record(record, number)
-            except BadRecord as problem:
-                source.report_bad_line(number, str(problem), raw=row_to_json(record), unit="row")
-            else:
-                yield document
+        yield from source.merge_rows(_parse_rows(source, rows, header, start["columns"]), header)
+
+
+def _parse_rows(source: CorpusInput, rows: Iterator[Any], header: list[str], columns: list[int]) -> Iterator[Document]:
+    parse_record = source.make_row_parser(header)
+    names = [header[column] for column in columns]
+    repeated = RepeatedHeader(source, header)
+    for number, cells, possible_header in (row for batch in rows for row in batch):
+        if possible_header and repeated.matches(possible_header):
+            repeated.add(possible_header, number)
+            continue
+        record = dict(zip(names, cells, strict=True))
+        try:
+            document = parse_record(record, number)
+        except BadRecord as problem:
+            source.report_bad_line(number, str(problem), raw=row_to_json(record), unit="row")
+        else:
+            yield document
     repeated.warn_if_repeated()
 
 
@@ -61,7 +68,7 @@ def _read_rows_in_child(source: CorpusInput, file: IO[bytes]) -> Iterator[Any]:
     """Run `read_rows` in a child process."""
     n_bytes = file.seek(0, 2)
     file.seek(0)
-    request: dict[str, Any] = {"name": source.name, "text": source.fields.text_names, "fields": source.fields.names}
+    request: dict[str, Any] = {"name": source.name, "text": source.fields.text_names, "options": asdict(source.fields)}
     request |= {"sheet": source.layout.sheet, "sheet_hint": source.layout_hint.sheet}
     content = partial(iter, partial(file.read, CHUNK_BYTES), b"")
     try:
@@ -91,7 +98,8 @@ def read_rows(request: dict[str, Any], content: IO[bytes]) -> Iterator[Any]:
     """
     workbook = open_workbook(request["name"], content)
     sheet, n_header_rows, header, has_text = _find_sheet_with_header(request, workbook)
-    requested = {match_name(header, name) for name in request["fields"]}
+    fields = resolve_label_fields(Fields(**request["options"]), header)
+    requested = {match_name(header, name) for name in fields.names}
     columns = [column for column, name in enumerate(header) if name in requested]
     start = {"sheet": sheet.name, "n_sheets": len(workbook.sheet_names), "has_text": has_text}
     yield start | {"header": header, "columns": columns}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from math import ceil, inf
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,6 +38,7 @@ class LabelAutoencoder(Method):
     """Documents and labels in a common hidden space; a subclass defines F and the objective."""
 
     is_exact: ClassVar[bool] = False
+    view_defaults: ClassVar[dict[str, Any]] = {"unit_length": True}  # the scale of its learning rates
     has_cluster_support: ClassVar[bool] = True
     has_multiprocess_support: ClassVar[bool] = True
     # Clipping scales all gradients together. The gradients of F are by far the smallest; clipped, they would fall below

@@ -57,7 +57,9 @@ class RankAE(LabelAutoencoder):
 
     input: str = param("bag", "Input: bag of words (bag) or word sequence (lstm).", choices=(BAG, LSTM))
     vectors: str = param(
-        "", "Pretrained word vectors: a file (GloVe, word2vec, fastText) or a package name; random if empty."
+        "",
+        "Pretrained word vectors: a file (GloVe, word2vec, fastText), a package name or an encoder; several are joined "
+        "by +; random if empty.",
     )
     channels: int = param(200, "Length of random word vectors (C); with input=lstm, of the LSTM states.", low=1)
     dimension: int = param(100, "Length of random word vectors, with input=lstm.", low=1)

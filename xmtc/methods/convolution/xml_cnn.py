@@ -96,7 +96,9 @@ class XMLCNN(ConvolutionalMethod):
     }  # fmt: skip
 
     vectors: str = param(
-        "", "Pretrained word vectors: a file (GloVe, word2vec, fastText) or a package name; random if empty."
+        "",
+        "Pretrained word vectors: a file (GloVe, word2vec, fastText), a package name or an encoder; several are joined "
+        "by +; random if empty.",
     )
     dimension: int = param(100, "Length of random word vectors.", low=1)
     corpus_dimension: int = param(

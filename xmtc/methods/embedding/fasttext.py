@@ -119,41 +119,25 @@ class FastText(Method):
         check_fits(4 * n_values, vectors, "lower the dimension or the number of buckets")
 
 
-class FastTextTrainer:
-    """Training state of fastText: word and output vectors."""
+class VectorTrainer:
+    """Stochastic gradient descent on feature vectors and output vectors; a subclass has the loss in `step`."""
 
-    def __init__(self, method: FastText, X: csr_array, Y: csr_array):
-        self.method, self.X, self.Y = method, X, Y
-        self.n_labels, d = Y.shape[1], method.dimension
-        rng = np.random.default_rng(method.seed)
-        self.vectors = ((2 * rng.random((X.shape[1], d), np.float32) - 1) / d).astype(np.float32)
-        self.counts = np.bincount(Y.indices, minlength=self.n_labels)
-        self.children = build_huffman_tree(self.counts) if method.loss == HIERARCHICAL else np.zeros((0, 2), np.int32)
-        rows = max(1, self.n_labels - 1) if method.loss == HIERARCHICAL else self.n_labels
-        width = -(-self.n_labels // PARTIAL_SUMS) * PARTIAL_SUMS
-        self.outputs = np.zeros((d, width) if self.has_dense_output else (rows, d), np.float32)
-        self.paths = list_label_paths(self.children, self.n_labels) if method.loss == HIERARCHICAL else None
-
-    @property
-    def has_dense_output(self) -> bool:
-        return self.method.loss in (OVA, SOFTMAX)
-
-    def transpose_outputs(self) -> np.ndarray:
-        """Return the output vectors in the layout of FastTextModel, shape (dimension, n_outputs)."""
-        if self.has_dense_output:
-            return np.ascontiguousarray(self.outputs[:, : self.n_labels])
-        n = self.n_labels - 1 if self.method.loss == HIERARCHICAL else self.n_labels
-        return np.ascontiguousarray(self.outputs[:n].T)
+    def __init__(self, X: csr_array, Y: csr_array, dimension: int, rate: float, epochs: int, seed: int):
+        self.X, self.Y = X, Y
+        self.rate, self.epochs, self.seed = rate, epochs, seed
+        rng = np.random.default_rng(seed)
+        self.vectors = ((2 * rng.random((X.shape[1], dimension), np.float32) - 1) / dimension).astype(np.float32)
+        self.outputs = np.zeros((0, dimension), np.float32)
 
     def train(self, lengths: np.ndarray, run: Run) -> None:
         """Run all passes, or those after the checkpoint, over the documents that have labels."""
         labelled = np.flatnonzero(np.diff(self.Y.indptr))
         first, saved_at = self.restore_checkpoint(run), time.monotonic()
-        with run.stage("training", self.method.epochs * len(labelled)) as progress:
+        with run.stage("training", self.epochs * len(labelled)) as progress:
             progress.advance(first * len(labelled))
-            for number in range(first, self.method.epochs):
+            for number in range(first, self.epochs):
                 begin, loss = time.monotonic(), 0.0
-                rng = np.random.default_rng((self.method.seed, number))
+                rng = np.random.default_rng((self.seed, number))
                 docs = rng.permutation(labelled)
                 rates = self.compute_learning_rates(lengths[docs], number)
                 for part in range(0, len(docs), DOCUMENTS_PER_STEP):
@@ -165,10 +149,14 @@ class FastTextTrainer:
                     self.save_checkpoint(run, number + 1)
                     saved_at = time.monotonic()
 
+    def step(self, docs: np.ndarray, rates: np.ndarray, rng: np.random.Generator) -> float:
+        """Train on some documents in order and return the sum of their losses."""
+        raise NotImplementedError
+
     def check_loss(self, loss: float) -> float:
         if loss == DIVERGED_LOSS or not np.isfinite(loss):
             raise XmtcError(
-                f"The training diverged with rate={self.method.rate:g}: the vectors became too large; lower the rate."
+                f"The training diverged with rate={self.rate:g}: the vectors became too large; lower the rate."
             )
         return loss
 
@@ -191,13 +179,41 @@ class FastTextTrainer:
     def compute_learning_rates(self, lengths: np.ndarray, epoch: int) -> np.ndarray:
         """Return the rate for each document of a pass, which decreases with the number of words read so far."""
         words_before = np.cumsum(lengths) - lengths
-        remaining = 1 - (epoch + words_before / max(1, lengths.sum())) / self.method.epochs
-        return (self.method.rate * remaining).astype(np.float32)
+        remaining = 1 - (epoch + words_before / max(1, lengths.sum())) / self.epochs
+        return (self.rate * remaining).astype(np.float32)
+
+    def allocate_work(self) -> tuple[np.ndarray, ...]:
+        """Return the work arrays of the kernels: mean vector, gradient and partial sums."""
+        dimension = self.vectors.shape[1]
+        return tuple(np.empty(n, np.float32) for n in (dimension, dimension, PARTIAL_SUMS))
+
+
+class FastTextTrainer(VectorTrainer):
+    """Training state of fastText: word and output vectors."""
+
+    def __init__(self, method: FastText, X: csr_array, Y: csr_array):
+        super().__init__(X, Y, method.dimension, method.rate, method.epochs, method.seed)
+        self.method, self.n_labels, d = method, Y.shape[1], method.dimension
+        self.counts = np.bincount(Y.indices, minlength=self.n_labels)
+        self.children = build_huffman_tree(self.counts) if method.loss == HIERARCHICAL else np.zeros((0, 2), np.int32)
+        rows = max(1, self.n_labels - 1) if method.loss == HIERARCHICAL else self.n_labels
+        width = -(-self.n_labels // PARTIAL_SUMS) * PARTIAL_SUMS
+        self.outputs = np.zeros((d, width) if self.has_dense_output else (rows, d), np.float32)
+        self.paths = list_label_paths(self.children, self.n_labels) if method.loss == HIERARCHICAL else None
+
+    @property
+    def has_dense_output(self) -> bool:
+        return self.method.loss in (OVA, SOFTMAX)
+
+    def transpose_outputs(self) -> np.ndarray:
+        """Return the output vectors in the layout of FastTextModel, shape (dimension, n_outputs)."""
+        if self.has_dense_output:
+            return np.ascontiguousarray(self.outputs[:, : self.n_labels])
+        n = self.n_labels - 1 if self.method.loss == HIERARCHICAL else self.n_labels
+        return np.ascontiguousarray(self.outputs[:n].T)
 
     def step(self, docs: np.ndarray, rates: np.ndarray, rng: np.random.Generator) -> float:
-        """Train on some documents in order and return the sum of their losses."""
-        X, d = (self.X.indptr, self.X.indices, self.X.data), self.method.dimension
-        work = tuple(np.empty(n, np.float32) for n in (d, d, PARTIAL_SUMS))
+        X, work = (self.X.indptr, self.X.indices, self.X.data), self.allocate_work()
         if self.has_dense_output:
             starts, labels = self.gather_labels(docs) if self.method.loss == OVA else self.draw_labels(docs, rng)
             scores, is_softmax = np.empty(self.outputs.shape[1], np.float32), self.method.loss == SOFTMAX

@@ -150,13 +150,41 @@ def train_dense_output(
 
 
 @fast_kernel
+def multiply_vectors(h, w, lanes):
+    """Return h · w, added up in PARTIAL_SUMS partial sums."""
+    for lane in range(PARTIAL_SUMS):
+        lanes[lane] = 0
+    whole = len(h) - len(h) % PARTIAL_SUMS
+    for first in range(0, whole, PARTIAL_SUMS):
+        for lane in range(PARTIAL_SUMS):
+            lanes[lane] += h[first + lane] * w[first + lane]
+    total = np.float32(0)
+    for lane in range(PARTIAL_SUMS):
+        total += lanes[lane]
+    for j in range(whole, len(h)):
+        total += h[j] * w[j]
+    return total
+
+
+@fast_kernel
+def update_output_row(h, w, is_positive, rate, decay, lanes, gradient):
+    """Take a step of logistic regression on one output vector, add its part to the gradient, and return its loss."""
+    p = sigmoid(multiply_vectors(h, w, lanes))
+    error = rate * (np.float32(is_positive) - p)
+    for j in range(len(h)):
+        gradient[j] += error * w[j]
+        w[j] = decay * w[j] + error * h[j]
+    return -np.log(max(p if is_positive else np.float32(1) - p, MIN_PROBABILITY))
+
+
+@fast_kernel
 def train_selected_rows(indptr, indices, values, docs, rates, starts, rows, codes, vectors, outputs, work):
     """Train with losses that score some outputs (hs, ns); return the sum of the losses, or DIVERGED_LOSS.
 
     The outputs of docs[i] are rows[starts[i]:starts[i + 1]], with the targets in `codes`. `outputs` has the shape
     (n, dimension).
     """
-    h, gradient, _ = work
+    h, gradient, lanes = work
     loss = 0.0
     for i in range(len(docs)):
         if compute_mean_vector(indptr, indices, values, docs[i], vectors, h) > MAX_SQUARED_NORM:
@@ -164,17 +192,8 @@ def train_selected_rows(indptr, indices, values, docs, rates, starts, rows, code
         for j in range(len(h)):
             gradient[j] = 0
         for at in range(starts[i], starts[i + 1]):
-            row = rows[at]
-            score = np.float32(0)
-            for j in range(len(h)):
-                score += h[j] * outputs[row, j]
-            p = sigmoid(score)
-            loss -= np.log(max(p if codes[at] else np.float32(1) - p, MIN_PROBABILITY))
-            error = rates[i] * (codes[at] - p)
-            for j in range(len(h)):
-                w = outputs[row, j]
-                gradient[j] += error * w
-                outputs[row, j] = w + error * h[j]
+            w = outputs[rows[at]]
+            loss += update_output_row(h, w, codes[at] == 1, rates[i], np.float32(1), lanes, gradient)
         update_vectors(indptr, indices, values, docs[i], gradient, vectors)
     return loss
 

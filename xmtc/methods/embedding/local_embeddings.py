@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -77,6 +77,7 @@ class LocalEmbeddings(Method):
     seed: int = param(0, "Random seed.", low=0, high=2**32 - 1)
 
     has_weight_support: ClassVar[bool] = False
+    view_defaults: ClassVar[dict[str, Any]] = {"unit_length": True}  # neighbours are compared by cosine
     has_cluster_support: ClassVar[bool] = True
 
     @abstractmethod

@@ -1,7 +1,8 @@
-"""Models of FastXML and PfastreXML: label shares in the leaves of a forest, optionally re-ranked by label centroids."""
+"""Models of instance trees: label shares in the leaves of a forest, optionally re-ranked by label centroids."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,10 +25,11 @@ MAX_GAMMA = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForestModel(Model):
-    """Mean over the trees of the label's share among the training documents in the document's leaf."""
+class LeafVoteModel(Model, ABC):
+    """Mean over the trees of the label's share among the training documents in the document's leaf.
 
-    forest: Forest
+    A subclass has the trees.
+    """
 
     @property
     def n_features(self) -> int:
@@ -48,10 +50,9 @@ class ForestModel(Model):
         )
         return Predictions.from_valid_arrays(labels, scores)
 
+    @abstractmethod
     def _find_leaf_arrays(self, X: csr_array) -> tuple[np.ndarray, ...]:
         """Return the leaves of each document, and the arrays with their labels and shares."""
-        leaves = self.forest.assign_leaves(*to_kernel_arrays(X), self.n_features)
-        return leaves, self.forest.ends, self.forest.items, self.forest.values
 
     def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return the contribution of each feature to the label's score.
@@ -63,8 +64,22 @@ class ForestModel(Model):
         features, weights = document.X.indices, self._attribute_score(document.X, label)
         return Explanation.from_occurrences(view, features, weights[features])
 
+    @abstractmethod
     def _attribute_score(self, X: csr_array, label: int) -> np.ndarray:
         """Return each feature's contribution to the change of the share from the roots to the leaves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForestModel(LeafVoteModel):
+    """Label shares in the leaves of trees with linear separators."""
+
+    forest: Forest
+
+    def _find_leaf_arrays(self, X: csr_array) -> tuple[np.ndarray, ...]:
+        leaves = self.forest.assign_leaves(*to_kernel_arrays(X), self.n_features)
+        return leaves, self.forest.ends, self.forest.items, self.forest.values
+
+    def _attribute_score(self, X: csr_array, label: int) -> np.ndarray:
         x, forest = np.append(X.toarray()[0], np.float32(1)), self.forest
         contributions = np.zeros(len(x))
         for tree, leaf in enumerate(forest.assign_leaves(*to_kernel_arrays(X), self.n_features)[0]):

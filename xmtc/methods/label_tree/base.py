@@ -6,7 +6,7 @@ The methods differ in how they build the trees and in the loss.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -41,6 +41,7 @@ class LinearLabelTrees(Method):
     has_weight_support: ClassVar[bool] = True
     has_cluster_support: ClassVar[bool] = True
     has_workdir_support: ClassVar[bool] = True
+    view_defaults: ClassVar[dict[str, Any]] = {"unit_length": True}  # as in the authors' code
     loss: ClassVar[str] = "squared_hinge"
 
     n_trees: int = param(3, "Number of trees T, each built from its own random seed.", low=1, high=1000)
@@ -62,7 +63,7 @@ class LinearLabelTrees(Method):
     )
     min_weight: float = param(
         0.1,
-        "Pruning threshold Δ: smaller absolute weights are set to zero.",
+        "Pruning threshold Δ: smaller absolute weights, for features of unit length, are set to zero.",
         low=0.0,
         high=1e9,
         search=(0.01, 0.3),
@@ -98,7 +99,7 @@ class LinearLabelTrees(Method):
         solver = Solver(self.loss, self.C, self.eps, self.max_passes, self.seed, cheap_visits=CHEAP_TREE_NODE_VISITS)
         solver.check_feature_scale(data.X, data.weights)
         solver = solver.for_features(data.X)
-        min_weight = self.min_weight * data.bag.weight_scale
+        min_weight = self.min_weight * data.bag.weight_scale / solver.feature_length
         trainer = TreeTrainer(
             solver, self.link, min_weight=min_weight, beam=self.beam, should_match_negatives=self.match_negatives
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
@@ -43,6 +43,8 @@ BlockTrainer = Callable[[csr_array, int], tuple[SparseWeights, Convergence]]
 class OneVsAll(Method):
     """One linear classifier per label; a subclass trains a block of labels."""
 
+    # The scale of the L1 penalties; raw counts also make the squared hinge slow and less accurate.
+    view_defaults: ClassVar[dict[str, Any]] = {"unit_length": True}
     has_weight_support: ClassVar[bool] = True
     has_cluster_support: ClassVar[bool] = True
 

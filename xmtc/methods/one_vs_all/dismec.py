@@ -54,7 +54,7 @@ class DiSMEC(OneVsAll):
     )
     min_weight: float = param(
         0.01,
-        "Pruning threshold Δ: smaller absolute weights are set to zero.",
+        "Pruning threshold Δ: smaller absolute weights, for features of unit length, are set to zero.",
         low=0.0,
         high=1e9,
         search=(0.001, 0.1),
@@ -68,10 +68,10 @@ class DiSMEC(OneVsAll):
         solver = solver.for_features(data.X)
         order = make_random_order(data.n_docs, self.seed)
         data = data.select_rows(order)
-        rows = np.arange(data.n_docs)
+        rows, min_weight = np.arange(data.n_docs), self.min_weight / solver.feature_length
 
         def train(positives: csr_array, first: int) -> tuple[SparseWeights, Convergence]:
             dense = solver.fit(data.X, rows, positives[order], data.weights)
-            return prune_weights(dense, self.min_weight), dense.convergence
+            return prune_weights(dense, min_weight), dense.convergence
 
         return train

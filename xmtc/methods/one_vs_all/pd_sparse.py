@@ -70,6 +70,7 @@ class PDSparse(Method):
     """
 
     quick_parameters: ClassVar[dict[str, Any]] = {"max_passes": 30}
+    view_defaults: ClassVar[dict[str, Any]] = {"unit_length": True}  # the scale of its penalty
 
     C: float = param(
         1.0, "Weight C of the loss against the regularisers.", low=1e-6, high=1e9, search=(0.1, 10), log=True

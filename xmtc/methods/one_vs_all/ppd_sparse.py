@@ -42,7 +42,6 @@ class PPDSparse(OneVsAll):
 
     # the tests compare results with a reference solver, which needs a smaller tolerance than the default
     quick_parameters: ClassVar[dict[str, Any]] = {"eps": 1e-3, "max_rounds": 200}
-
     C: float = param(
         Solver.C, "Weight C of the loss against the regularisers.", low=1e-6, high=1e9, search=(0.1, 10), log=True
     )
@@ -65,7 +64,7 @@ class PPDSparse(OneVsAll):
     )
     min_weight: float = param(
         0.01,
-        "Pruning threshold: smaller absolute weights are set to zero.",
+        "Pruning threshold: smaller absolute weights, for features of unit length, are set to zero.",
         low=0.0,
         high=1e9,
         search=(0.001, 0.1),
@@ -77,8 +76,9 @@ class PPDSparse(OneVsAll):
         Solver(C=self.C).check_feature_scale(data.X, data.weights)
         solver = ActiveSetSolver(self.penalty, self.eps, self.max_rounds, self.seed)
         documents = RowColumnDocuments.from_matrix(data.X, self.C, data.weights)
+        min_weight = self.min_weight / Solver().for_features(data.X).feature_length
 
         def train(positives: csr_array, first: int) -> tuple[SparseWeights, Convergence]:
-            return solver.fit(documents, positives, first, self.min_weight), Convergence()
+            return solver.fit(documents, positives, first, min_weight), Convergence()
 
         return train
