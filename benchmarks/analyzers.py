@@ -1,4 +1,4 @@
-"""What stems and character n-grams cost beside plain words, and n-grams beside scikit-learn's, in one run:
+"""Compare the cost of stems and character n-grams with plain words, and n-grams with scikit-learn, in one run:
 
     python benchmarks/analyzers.py ../shared/data/tibkat-gnd-en/train.jsonl.gz --language english
 

@@ -1,4 +1,4 @@
-"""How long it takes to write the answers of `xmtc predict`, and how much memory: python benchmarks/answers.py N_DOCS"""
+"""Measure time and memory of writing predictions of `xmtc predict`: python benchmarks/answers.py N_DOCS"""
 
 from __future__ import annotations
 

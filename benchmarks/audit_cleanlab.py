@@ -1,4 +1,4 @@
-"""Whether `xmtc data audit` flags what cleanlab flags, given the same scores (pip install cleanlab):
+"""Compare label errors of `xmtc data audit` with cleanlab on the same scores (pip install cleanlab):
 
     python benchmarks/audit_cleanlab.py ../shared/data/cve-libraries/train.jsonl.gz
 

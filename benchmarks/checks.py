@@ -1,5 +1,5 @@
-"""What the check of a Dataset costs: 10^6 documents with some 45 features each, against the training of Parabel on a
-part of them. `python benchmarks/checks.py`"""
+"""Measure the validation of a Dataset of 10⁶ documents with about 45 features, relative to training Parabel on a part
+of them: `python benchmarks/checks.py`"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTS = (10_000, 20_000, 40_000)
 
 
 def rows(n_docs: int, per_document: int, n_columns: int, rng: np.random.Generator) -> csr_array:
-    """Ones in columns that are drawn by Zipf's law."""
+    """Return a matrix of ones whose columns follow Zipf's law."""
     drawn = np.exp(rng.random(n_docs * per_document, np.float32) * np.log(n_columns)).astype(np.int32) - 1
     ends = np.arange(0, len(drawn) + 1, per_document, dtype=np.int32)
     matrix = csr_array((np.ones(len(drawn), np.float32), np.minimum(drawn, n_columns - 1), ends), (n_docs, n_columns))
@@ -40,7 +40,7 @@ def main() -> None:
         seconds.append(time.perf_counter() - begin)
     print(f"check of {N_DOCS:,} documents, {X.nnz:,} numbers: {min(seconds):.3f} s (best of 5)")
 
-    Parabel(n_trees=1).fit(Dataset.from_matrix(*corpus(500)), run=Run(threads=1))  # compiles
+    Parabel(n_trees=1).fit(Dataset.from_matrix(*corpus(500)), run=Run(threads=1))  # compile first
     for n_docs in PARTS:
         data, begin = Dataset.from_matrix(*corpus(n_docs)), time.perf_counter()
         Parabel(n_trees=1).fit(data, run=Run(threads=1))

@@ -1,5 +1,5 @@
-"""What handing work out to a Ray cluster costs: a Parabel tree on a made-up corpus (`zipf.py`), by threads and by nodes
-of one CPU each, all on this machine. With no more CPUs than before, it shows the overhead, and no speed.
+"""Measure the overhead of a Ray cluster: a Parabel tree on a synthetic corpus (`zipf.py`), with threads and with nodes
+of one CPU, all on this machine. As the number of CPUs is the same, training does not get faster.
 
     python benchmarks/cluster.py 100000 --nodes 1 2 4 --rounds 2
 
@@ -21,8 +21,7 @@ import ray
 from ray.cluster_utils import Cluster
 from zipf import corpus
 
-from xmtc.cluster import scheduling as spreading
-from xmtc.cluster import transfer as sending
+from xmtc.cluster import scheduling, transfer
 from xmtc.cluster.connection import connect
 from xmtc.core.dataset import Dataset
 from xmtc.core.method import Model
@@ -36,15 +35,15 @@ SENT = {"arrays": 0, "messages": 0, "batches": 0}
 
 @contextmanager
 def nodes(n: int, store: int) -> Iterator[Cluster]:
-    """A head without CPUs, where this process is, and nodes of one CPU."""
+    """Start a head without CPUs, where this process runs, and nodes of one CPU."""
     head = {"num_cpus": 0, "object_store_memory": store, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     for _ in range(n):
         cluster.add_node(num_cpus=1, object_store_memory=store)
     connect(cluster.address)
     list(
-        spreading.map_on_cluster("auto", warmed, range(8 * n))
-    )  # the workers are there, and have imported what they need
+        scheduling.map_on_cluster("auto", warmed, range(8 * n))
+    )  # workers are running and have imported what they need
     try:
         yield cluster
     finally:
@@ -59,7 +58,7 @@ def warmed(number: int) -> None:
 
 
 def count_what_is_sent() -> None:
-    put, packed = sending.put_array, sending.pack_value
+    put, packed = transfer.put_array, transfer.pack_value
 
     def counted_place(array: np.ndarray, session: str, give: Callable[[Any], Any]) -> Any:
         def counted(found: np.ndarray) -> Any:
@@ -68,13 +67,13 @@ def count_what_is_sent() -> None:
 
         return put(array, session, counted)
 
-    def counted_parcel(value: Any, session: str) -> sending.PackedValue:
+    def counted_parcel(value: Any, session: str) -> transfer.PackedValue:
         parcel = packed(value, session)
         SENT["messages"] += len(parcel.content)
         SENT["batches"] += isinstance(value, list)
         return parcel
 
-    sending.put_array, spreading.pack_value = counted_place, counted_parcel
+    transfer.put_array, scheduling.pack_value = counted_place, counted_parcel
 
 
 def digest(model: Model) -> str:
@@ -87,7 +86,7 @@ def digest(model: Model) -> str:
 
 
 def measure(what: str, data: Dataset, run: Run, rounds: int) -> str:
-    """The best of some trainings, after one for the compiler and the workers."""
+    """Return the best of several trainings, after one for compilation and workers."""
     wall, here = np.inf, np.inf
     for number in range(rounds + 1):
         SENT.update(dict.fromkeys(SENT, 0))
@@ -102,9 +101,9 @@ def measure(what: str, data: Dataset, run: Run, rounds: int) -> str:
 
 
 def overhead(size: int = 256 * MIB) -> None:
-    """Of the parts: a task that does nothing, an array that goes to the store and to another node."""
+    """Measure single operations: an empty task, storing an array, sending it to another node."""
     begin, n = time.perf_counter(), 500
-    crew = spreading.BatchScheduler(ray, abs, 1)
+    crew = scheduling.BatchScheduler(ray, abs, 1)
     done = len(ray.get([crew.submit([number], [1]).result_ref for number in range(n)]))
     print(f"\nA batch that takes no time: {1000 * (time.perf_counter() - begin) / done:.2f} ms")
     array, begin = np.ones(size, np.uint8), time.perf_counter()
@@ -145,7 +144,7 @@ def main() -> None:
 
 
 class Dying:
-    """A node that is lost when the second training has come to its middle."""
+    """Measure a training in which a node is lost halfway."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.n_told, self.n_trainings = cluster, 0, 0

@@ -1,5 +1,5 @@
-"""What a large training would take on a cluster, computed from measured rates: Parabel, whose cost grows with documents
-times levels. Nothing is trained here.
+"""Estimate the time of a large training on a cluster from measured rates of Parabel, whose cost grows with documents
+times levels. Nothing is trained.
 
     python benchmarks/cluster_plan.py --docs 1e8 --labels 1e7 --words 20 --machines 8 --cpus 32
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from math import ceil, log2
 
-MAX_LEAF, LABELS_A_DOC, MEASURED_WORDS = 100, 3.8, 17.4  # of Parabel, and of the corpus that rates were measured on
+MAX_LEAF, LABELS_A_DOC, MEASURED_WORDS = 100, 3.8, 17.4  # of Parabel and the corpus of the measured rates
 GB, HOUR = 1e9, 3600
 
 
@@ -36,7 +36,7 @@ def figures(asked: argparse.Namespace) -> list[tuple[str, str, str]]:
     levels = ceil(log2(asked.labels / MAX_LEAF)) + 1
     steps, longer = asked.docs * levels * asked.trees, asked.words / MEASURED_WORDS
     n_values = asked.docs * asked.words
-    value = 8 if n_values < 2**31 else 12  # bytes: wide row ends make wide column numbers
+    value = 8 if n_values < 2**31 else 12  # bytes: 64-bit row ends require 64-bit column numbers
     matrix = n_values * value / GB
     cpu = steps * (asked.train - asked.driver) * longer * 1e-6
     driver, root = steps * asked.driver * 1e-6, asked.docs * asked.train * longer * 1e-6

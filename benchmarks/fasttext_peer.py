@@ -1,4 +1,4 @@
-"""Our fastText beside the package `fasttext`, with the same parameters, words and labels.
+"""Compare our fastText with the package `fasttext`: same parameters, words and labels.
 
     python benchmarks/fasttext_peer.py ../shared/data/cve-libraries --peer python -p loss=ova -p rate=0.5 -p epochs=25
 
@@ -39,7 +39,7 @@ print(json.dumps({"found": found, "seconds": seconds, "predicting": time.perf_co
 
 
 def words_of(texts: list[str]) -> list[str]:
-    """Our words, with a blank between them."""
+    """Yield our words, separated by spaces."""
     found = Tokenizer(min_chars=1).index_words(texts, 500)
     words = ["", *StringIndex(found.text, found.ends, np.empty(0, np.int32)).words()]
     return [" ".join(words[i] for i in found.ids[a:b]) for a, b in zip(found.starts, found.starts[1:], strict=False)]
@@ -56,9 +56,10 @@ def precision(found: list[list[str]], true: list[list[str]], k: int) -> float:
 
 
 def ours(train, test, settings: dict) -> dict:
-    Classifier("fasttext", **settings | {"epochs": 1}).fit(train[0][:50], train[1][:50], run=Run(threads=1))  # compiled
+    # compile first
+    Classifier("fasttext", **settings | {"epochs": 1}).fit(train[0][:50], train[1][:50], run=Run(threads=1))
     clock, cpu = time.perf_counter(), time.process_time()
-    trained = Classifier("fasttext", **settings, calibrate=False).fit(*train, run=Run(threads=2))  # once, as fastText
+    trained = Classifier("fasttext", **settings, calibrate=False).fit(*train, run=Run(threads=2))  # once, like fastText
     seconds = time.perf_counter() - clock, time.process_time() - cpu
     clock = time.perf_counter()
     found = trained.predict(test[0], k=5)

@@ -1,5 +1,5 @@
-"""A corpus larger than memory: how long the matrix of short documents takes, and how much memory, with and without a
-work folder, each in a process of its own; the numbers are compared.
+"""Measure time and memory of building the tf-idf matrix of a corpus larger than memory, with and without a work folder,
+each in its own process; the numbers are compared.
 
 python benchmarks/large_corpus.py FOLDER 100000 1000000      makes the files there (0.2 kB a document) and reads them
 
@@ -49,7 +49,7 @@ def write(path: Path, n_docs: int, seed: int = 0) -> None:
 
 
 def measure(path: str, workdir: str) -> None:
-    """Seconds, memory and a fingerprint. What the matrix itself takes when it is read at last is counted after it."""
+    """Return seconds, memory and a fingerprint. Reading the finished matrix is not measured."""
     from xmtc.core.run import Run
     from xmtc.data.corpus import open_corpus
     from xmtc.pipeline import Pipeline

@@ -1,4 +1,4 @@
-"""Ours beside omikuji, PECOS, napkinXC and LibMultiLabel on the same tf-idf matrix and the same cores, in one run.
+"""Compare xmtc with omikuji, PECOS, napkinXC and LibMultiLabel on the same tf-idf matrix and cores, in one run.
 
 python benchmarks/linear.py --data eurlex57k tibkat-gnd-en cve-libraries yso-finna-en
 python benchmarks/linear.py --data zipf-20000x50000 zipf-80000x200000     made up: documents x labels
@@ -37,18 +37,18 @@ MADE_UP = "zipf-"
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: what is trained how, and the peer's row that ours is measured against."""
+    """Row of the table: the trained method, and the row of a peer to compare with."""
 
     name: str
-    system: str  # "xmtc", or a peer as benchmarks/peers/NAME.txt names it
-    kind: str  # of ours, the name in METHODS
-    parameters: dict[str, Any] = field(default_factory=dict)  # others are left as the system sets them
+    system: str  # "xmtc", or a peer, as in benchmarks/peers/NAME.txt
+    kind: str  # for xmtc, the name in METHODS
+    parameters: dict[str, Any] = field(default_factory=dict)  # other parameters have the default of the system
     against: str | None = None
 
 
 ROWS = (
     Row("omikuji-parabel-3", "omikuji", "parabel"),
-    # Bonsai as omikuji's README sets it
+    # Bonsai with the parameters of omikuji's README
     Row("omikuji-bonsai-3", "omikuji", "bonsai", {"cluster_balanced": False, "cluster_k": 100, "max_depth": 3}),
     Row(
         "pecos-xr-linear-1",
@@ -60,7 +60,7 @@ ROWS = (
     Row("libmultilabel-tree-1", "libmultilabel", "tree"),
     Row("parabel-3", "xmtc", "parabel", {"preset": "paper"}, against="omikuji-parabel-3"),
     Row("parabel-1", "xmtc", "parabel", {"preset": "paper", "n_trees": 1}, against="pecos-xr-linear-1"),
-    # as PECOS's; a single tree gains from more passes, of which that takes up to 100
+    # as in PECOS; a single tree gains from more passes, PECOS uses up to 100
     Row(
         "parabel-1-wide",
         "xmtc",
@@ -77,8 +77,8 @@ JUDGED_BY = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
-class Failed(Exception):
-    """Why a run has no result."""
+class RunFailure(Exception):
+    """A run has no result; the message is the reason."""
 
 
 def options() -> argparse.Namespace:
@@ -124,7 +124,7 @@ def main() -> None:
 
 
 def prepared(name: str, corpora: Path, folder: Path, threads: int) -> dict[str, int]:
-    """The sizes of what was written to the folder, of a corpus or made up."""
+    """Return the sizes of the corpus, existing or synthetic, that was written to the folder."""
     if not name.startswith(MADE_UP):
         return matrices.prepare(corpora / name, folder, Run(threads))
     n_docs, n_labels = map(int, name.removeprefix(MADE_UP).split("x"))
@@ -141,7 +141,7 @@ def chosen(names: list[str] | None) -> list[Row]:
 
 
 def interpreters(rows: list[Row], folder: Path | None) -> tuple[dict[str, str], dict[str, str]]:
-    """The Python of each system, and of those without one the reason."""
+    """Return the Python of each system, and the reason for systems without one."""
     pythons, failures = {}, {}
     for system in dict.fromkeys(row.system for row in rows):
         try:
@@ -168,7 +168,7 @@ def describe(row: Row, folder: Path, seed: int, threads: int) -> dict[str, Any]:
 def measure(
     row: Row, job: dict, python: str | None, failed: dict[str, str], timeout: float, repeat: int
 ) -> dict[str, Any] | None:
-    """One turn of a row; repeat −1 only warms up. A row that failed once is not tried again: `failed` says why."""
+    """Run a row once; repeat −1 only warms up. Rows in `failed` (with the reason) are skipped."""
     if row.name in failed:
         return {"failed": failed[row.name]} if repeat == 0 else None
     stages = ("warm_up",) if repeat < 0 else ("train", "predict")
@@ -181,7 +181,7 @@ def measure(
         if repeat < 0:
             return None
         record = measures.numbers(found["train"], found["predict"], judge(job)) | {"others": clock.others()}
-    except Failed as reason:
+    except RunFailure as reason:
         failed[row.name] = str(reason)
         print(f"  {row.name} failed: {reason}", flush=True)
         return {"failed": str(reason)} if repeat >= 0 else None
@@ -192,7 +192,7 @@ def measure(
 
 
 def child(python: str, stage: str, job: dict, timeout: float) -> dict[str, Any]:
-    """What runner.py reports of one stage, run as a process of its own."""
+    """Return the report of runner.py for one stage, run in its own process."""
     path, log = Path(job["reports"], "job.json"), Path(job["reports"], f"{stage}.log")
     path.write_text(json.dumps(job))
     environment = {**os.environ, **dict.fromkeys(THREAD_LIMITS, str(job["threads"]))}
@@ -201,9 +201,9 @@ def child(python: str, stage: str, job: dict, timeout: float) -> dict[str, Any]:
         try:
             subprocess.run(command, stdout=output, stderr=output, env=environment, timeout=timeout, check=True)
         except subprocess.TimeoutExpired:
-            raise Failed(f"{stage} took more than {timeout:g} s") from None
+            raise RunFailure(f"{stage} took more than {timeout:g} s") from None
         except subprocess.CalledProcessError as error:
-            raise Failed(f"{stage}: {measures.last_words(log, error.returncode)}") from None
+            raise RunFailure(f"{stage}: {measures.last_words(log, error.returncode)}") from None
     return json.loads(Path(job["reports"], f"{stage}.json").read_text())
 
 

@@ -1,4 +1,4 @@
-"""A corpus of Amazon-670K's published size, made up, as text: 490,449 documents, 670,091 labels.
+"""Write a synthetic text corpus of the published size of Amazon-670K: 490,449 documents, 670,091 labels.
 
     python benchmarks/many_labels.py FOLDER [--labels 670091] [--documents 490449]
     xmtc train FOLDER/train.jsonl -m aplc_xlnet -p encoder=minilm-l6 -p clusters=1 ... -o model
@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-MOST_LABELS, WORDS_A_LABEL, COMMON_WORDS, COMMON_A_DOC = 9, 6, 2000, 6  # 5.5 labels a document, on average
+MOST_LABELS, WORDS_A_LABEL, COMMON_WORDS, COMMON_A_DOC = 9, 6, 2000, 6  # 5.5 labels per document on average
 SYLLABLES = ["".join(pair) for pair in product("bdfgklmnprstvz", "aeiou")]
 
 
 def word(number: int) -> str:
-    """A word of three syllables or more, another for every number."""
+    """Return a distinct word of at least three syllables for each number."""
     found = []
     while len(found) < 3 or number:
         number, last = divmod(number, len(SYLLABLES))

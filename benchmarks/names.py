@@ -1,5 +1,5 @@
-"""The automaton of `lexical` over a million names: seconds of the processor and memory, to build it and to look for all
-of them in texts; and beside it the reading of the same texts.
+"""Measure the automaton of `lexical` with a million names: processor time and memory of building and searching,
+relative to tokenizing the same texts.
 
 python benchmarks/names.py --names 1000000
 """
@@ -21,7 +21,7 @@ from xmtc.features.names import Names
 from xmtc.methods.lexical.automaton import AhoCorasickAutomaton
 
 RUN = Run(threads=1)
-LENGTHS = (0.35, 0.4, 0.2, 0.05)  # of names: shares of one to four words
+LENGTHS = (0.35, 0.4, 0.2, 0.05)  # shares of names with one to four words
 
 
 def took(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -34,7 +34,7 @@ def peak_mb() -> float:
 
 
 def zipf(rng: np.random.Generator, words: list[str], n: int) -> np.ndarray:
-    """Words as frequent as in a language: the i-th with 1 / i."""
+    """Return words whose frequencies follow Zipf's law: the i-th has 1 / i."""
     ranks = np.exp(rng.random(n) * np.log(len(words))).astype(np.int64)
     return np.array(words, object)[ranks - 1]
 
@@ -58,7 +58,7 @@ def main() -> None:
     texts = sentences(rng, words, np.full(given.docs, 200))
     AhoCorasickAutomaton.from_names(names_of(Names().fit(texts[:10], RUN, names[:10])[0], names[:10])).find_matches(
         Names().fit(texts[:10], RUN, names[:10])[1], 10
-    )  # compiled
+    )  # compile first
 
     before = peak_mb()
     (view, _), learn_s = took(lambda: Names().fit(texts[:1], RUN, names))

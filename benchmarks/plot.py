@@ -1,5 +1,5 @@
-"""Draws training time and nDCG@5 of every linear tool, from what benchmarks/linear.py has stored, and how one Parabel
-tree grows with the labels, from what benchmarks/zipf.py --shop has (needs matplotlib).
+"""Plot training time and nDCG@5 of every linear tool from the results of benchmarks/linear.py, and the growth of one
+Parabel tree with the labels from the results of benchmarks/zipf.py --shop (needs matplotlib).
 
 python benchmarks/plot.py       docs/images/linear.svg, of three corpora, and growth.svg
 """
@@ -24,7 +24,7 @@ CORPORA = ("eurlex57k", "tibkat-gnd-en", "yso-finna-en")
 
 
 def panels() -> dict[str, dict[str, tuple[str, float, float]]]:
-    """By corpus and row: the system, seconds of training, and nDCG@5."""
+    """Return system, training seconds and nDCG@5 by corpus and row."""
     found = {}
     for name in CORPORA:
         result = json.loads((HERE / "results" / f"linear-{name}.json").read_text(encoding="utf-8"))
@@ -52,7 +52,8 @@ def draw(figure: Any) -> None:
 
 
 def draw_growth(figure: Any) -> None:
-    """Of documents and labels alike: the papers' time is documents × log L, drawn through the second point."""
+    """Plot the growth of documents and labels alike; the papers' time, documents × log L, is drawn through the second
+    point."""
     rows = json.loads((HERE / "results" / "shop.json").read_text(encoding="utf-8"))["rows"]
     labels = [row["labels"] for row in rows]
     for axis, (name, shown) in zip(figure.subplots(1, len(GROWING)), GROWING.items(), strict=True):

@@ -1,4 +1,4 @@
-"""A million rows in every container: how long reading takes, and how much memory, each in a process of its own.
+"""Measure time and memory of reading a million rows from every container, each in its own process.
 
 python benchmarks/reading.py FOLDER          makes the files there (0.6 GB) where they are missing, and reads them
 """
@@ -33,7 +33,7 @@ FILES = {
 
 
 def rows() -> Iterator[tuple[str, str, list[str]]]:
-    """The same rows every time: words and labels as frequent as Zipf has them, one word in ten with an umlaut."""
+    """Yield reproducible rows: words and labels follow Zipf's law, one word in ten has an umlaut."""
     rng = np.random.default_rng(0)
     words = [f"{'wör' if i % 10 == 0 else 'wor'}{i}" for i in range(N_WORDS)]
     for i in range(N_ROWS):
@@ -88,7 +88,7 @@ def write(path: Path) -> None:
 
 
 def read(path: str) -> None:
-    """Read a file as a command does, and print what that took."""
+    """Read a file like a command, and print time and memory."""
     from xmtc.data.corpus import open_corpus
     from xmtc.data.layout import Notifier
 
@@ -104,7 +104,7 @@ def read(path: str) -> None:
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in FILES:
-        if not (folder / name).exists():  # in a process of its own: what one has held counts for those that it starts
+        if not (folder / name).exists():  # in its own process, because peak memory is inherited
             subprocess.run([sys.executable, __file__, "--write", str(folder / name)], check=True)
     versions = ", ".join(f"{name} {version(name)}" for name in ("pyarrow", "python-calamine"))
     print(f"Python {platform.python_version()}, {versions}; {len(os.sched_getaffinity(0))} cores\n")

@@ -1,4 +1,4 @@
-"""`xmtc serve` under load, beside the bare call of the library, and what its workers take of the memory.
+"""Measure `xmtc serve` under load, relative to direct calls of the library, and the memory of its workers.
 
     python benchmarks/serving.py MODEL CORPUS [--seconds 10] [-o results/serving.json]
 
@@ -31,7 +31,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import islice, product
 from pathlib import Path
 
-WORDS = 726  # of the text that Annif's server was measured with
+WORDS = 726  # length of the text in the measurements of Annif's server
 CLIENTS = (1, 8, 32, 64, 256)
 UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}
 POST = """
@@ -84,7 +84,7 @@ def text_of(corpus: str) -> str:
 
 
 def library(model: str, text: str, n: int = 2000) -> dict[str, float]:
-    """The same question, asked in Python, one after the other."""
+    """Measure the same request as sequential calls in Python."""
     from xmtc import Run, Tagger
 
     tagger, run = Tagger.load(model), Run(threads=1, device="cpu")
@@ -101,7 +101,7 @@ def library(model: str, text: str, n: int = 2000) -> dict[str, float]:
 
 @contextmanager
 def serving(model: str, *options: str):
-    """The service: its process and its address."""
+    """Start the service; return its process and address."""
     command = [sys.executable, "-m", "xmtc", "serve", f"m={model}", "--port", "0", "--quiet", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
@@ -124,7 +124,7 @@ def is_ready(url: str) -> bool:
 
 def loads(model: str, text: str, workers: int, seconds: int):
     with serving(model, "--workers", str(workers)) as (process, url):
-        load(process, url, text, 8, 3)  # every worker has begun
+        load(process, url, text, 8, 3)  # every worker has started
         for clients in CLIENTS:
             row = {"workers": workers, "clients": clients, **load(process, url, text, clients, seconds)}
             print(json.dumps(row), flush=True)
@@ -132,13 +132,13 @@ def loads(model: str, text: str, workers: int, seconds: int):
 
 
 def beside(model: str, project: str, text: str, seconds: int) -> list[dict]:
-    """Two servers in turn, three times for each number of clients."""
+    """Measure two servers alternately, three times for each number of clients."""
     body, kind = urllib.parse.urlencode({"text": text, "limit": 5}), "application/x-www-form-urlencoded"
     rows = []
     with serving(model, "--workers", "2") as (_, url):
         servers = {"annif": project, "xmtc": f"{url}/v1/projects/m"}
         for address in servers.values():
-            asked_by(8, f"{address}/suggest", body, kind, 5)  # every worker has begun
+            asked_by(8, f"{address}/suggest", body, kind, 5)  # every worker has started
         for clients, again in product((1, 8, 64, 256), range(3)):
             for name, address in servers.items():
                 found = figures(asked_by(clients, f"{address}/suggest", body, kind, seconds))
@@ -157,7 +157,7 @@ def load(process: subprocess.Popen, url: str, text: str, clients: int, seconds: 
 
 
 def asked_by(clients: int, url: str, body: str, kind: str, seconds: int) -> str:
-    """What wrk says of it."""
+    """Parse the output of wrk."""
     with tempfile.TemporaryDirectory() as folder:
         file, script = Path(folder, "body"), Path(folder, "post.lua")
         file.write_text(body)
@@ -186,20 +186,20 @@ def family(pid: int) -> list[int]:
 
 
 def cpu_of(pid: int) -> float:
-    """Seconds that a process and its workers have worked."""
+    """Return the processor seconds of a process and its workers."""
     fields = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split() for each in family(pid)]
     return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
 
 
 def pss(pid: int) -> float:
-    """Megabytes; of what processes share, each has its part."""
+    """Return megabytes; shared memory is divided among the processes."""
     rollups = [Path(f"/proc/{each}/smaps_rollup").read_text() for each in family(pid)]
     return sum(int(re.search(r"^Pss:\s+(\d+) kB", each, re.MULTILINE)[1]) for each in rollups) / 1e3
 
 
 def memory(model: str, text: str, workers: int) -> dict[str, float]:
     with serving(model, "--workers", str(workers)) as (process, url):
-        load(process, url, text, 8 * workers, 4)  # every worker has touched its model
+        load(process, url, text, 8 * workers, 4)  # every worker has read its model
         size = sum(file.stat().st_size for file in Path(model).iterdir()) / 1e6
         row = {"workers": workers, "model_mb": size, "pss_mb": pss(process.pid)}
         print(json.dumps(row), flush=True)
@@ -207,7 +207,7 @@ def memory(model: str, text: str, workers: int) -> dict[str, float]:
 
 
 def slow_clients(model: str, text: str, seconds: int) -> dict[str, float]:
-    """1,000 clients that send a part of their request and wait, while 8 others ask."""
+    """Measure 8 clients while 1,000 others send a part of their request and wait."""
     with serving(model) as (process, url), ExitStack() as opened:
         port = int(url.rpartition(":")[2])
         for _ in range(1000):
@@ -219,7 +219,7 @@ def slow_clients(model: str, text: str, seconds: int) -> dict[str, float]:
 
 
 def killed(model: str, text: str, seconds: int) -> dict[str, float]:
-    """One of two workers is killed while 64 clients ask."""
+    """Kill one of two workers while 64 clients send requests."""
     with serving(model, "--workers", "2") as (process, url):
         load(process, url, text, 8, 3)
         worker = family(process.pid)[-1]
@@ -230,7 +230,7 @@ def killed(model: str, text: str, seconds: int) -> dict[str, float]:
 
 
 def overload(model: str, text: str, seconds: int) -> dict[str, float]:
-    """More than it can take: what is not sent away is answered, and memory stays."""
+    """Send more requests than the service can process: accepted ones are answered, and memory is stable."""
     with serving(model, "--max-queue", "32") as (process, url):
         load(process, url, text, 256, 5)
         before = pss(process.pid)

@@ -1,5 +1,5 @@
-"""How long small networks take to rank 300 documents with as many threads as they choose themselves, and with one.
-`python benchmarks/small_networks.py`; with PYTHONPATH set to another checkout, of that one."""
+"""Measure how long small networks take to rank 300 documents with the default number of threads and with one: `python
+benchmarks/small_networks.py`; PYTHONPATH selects another checkout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tf-idf beside scikit-learn's, in one run, interleaved: fit + transform of one corpus, seconds and their ratio.
+"""Compare tf-idf with scikit-learn, interleaved in one run: seconds of fit + transform of one corpus, and their ratio.
 
 python benchmarks/tfidf.py ../shared/data/eurlex57k/train.jsonl.gz
 """
@@ -30,7 +30,7 @@ def seconds(work) -> tuple[float, object]:
 
 def main(path: str) -> None:
     texts = [document.text for document in open_corpus(path)]
-    Tfidf().fit(texts[:100])  # compiles
+    Tfidf().fit(texts[:100])  # compile first
     threads = len(os.sched_getaffinity(0))
     ours, theirs = [], []
     for _ in range(REPEATS):

@@ -1,6 +1,6 @@
-"""How training scales with threads: seconds of reading (documents one by one, and in batches as `xmtc train` reads
-them), tf-idf and `fit` by the number of threads, whether the models are the same bytes, and the whole command: its
-seconds, those of the processor, page faults, and its stages from its start to its end, by the log that it writes.
+"""Measure how training scales with threads: seconds of reading (documents one by one, and in batches as in `xmtc
+train`), tf-idf and `fit`, whether the models have the same bytes, and the whole command with its wall and processor
+seconds, page faults and stages.
 
 Compiled code is loaded before tf-idf and `fit` are measured; how long that takes for tf-idf is "loading".
 
@@ -51,7 +51,7 @@ def main() -> None:
         return
     result: dict[str, Any] = {"about": about(corpus), "runs": []}
     for method in args.methods:
-        in_process(corpus, method, max(args.threads))  # compiles
+        in_process(corpus, method, max(args.threads))  # compile first
     for repeat in range(args.repeats):
         for method in args.methods:
             for threads in args.threads:
@@ -71,7 +71,7 @@ def about(corpus: Path) -> dict[str, Any]:
 
 
 def stages(corpus: Path, name: str, threads: int) -> dict[str, Any]:
-    """Seconds of each stage, by the clock and of the processor, the parts of `fit`, and the model's fingerprint."""
+    """Return wall and processor seconds of each stage and of the parts of `fit`, and the fingerprint of the model."""
     from xmtc.core.dataset import Dataset
     from xmtc.core.run import Run
     from xmtc.data.corpus import open_corpus
@@ -117,7 +117,7 @@ def in_process(corpus: Path, method: str, threads: int) -> dict[str, Any]:
 
 
 def command(corpus: Path, method: str, threads: int) -> dict[str, Any]:
-    """`xmtc train`, from start to end."""
+    """Measure a complete `xmtc train`."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log.jsonl")
         words = ["-m", "xmtc", "train", str(corpus), "-m", method, "-p", "calibrate=false", "-o", f"{folder}/model"]
@@ -135,8 +135,11 @@ def command(corpus: Path, method: str, threads: int) -> dict[str, Any]:
 
 
 def parts_of(log: Path, begin: float, end: float) -> dict[str, float]:
-    """Seconds of the stages of a command, and of what lies between them: before the first are Python's start, imports
-    and the first blocks of the file, after the last are saving and the end of the process."""
+    """Return the seconds of the stages of a command and between them.
+
+    Before the first stage are the start of Python, imports and the first blocks of the file; after the last are saving
+    and the end of the process.
+    """
     parts: dict[str, float] = {}
     latest, name = begin, ""
     for event in map(json.loads, log.read_text().splitlines()):
@@ -166,7 +169,7 @@ def listed(parts: dict[str, float]) -> str:
 
 
 def summary(method: str, runs: list[dict[str, Any]]) -> str:
-    """How many times as fast as with the fewest threads, best against best, and whether all models are the same."""
+    """Return the speed-up over the fewest threads, best run against best, and whether all models are equal."""
     names = [name for name in (*STAGES, "command") if name in runs[0]]
     same = "the same bytes" if len({run["model"] for run in runs}) == 1 else "DIFFERENT BYTES"
     return "\n".join([*(f"{method}: {name} {speeds(runs, name)}" for name in names), f"{method}: {same}"])

@@ -1,4 +1,4 @@
-"""Time and memory of importing vocabularies, and of opening and asking them.
+"""Measure time and memory of importing, opening and searching vocabularies.
 
     python benchmarks/vocabularies.py                        a million synthetic concepts as N-Triples, Turtle and TSV
     python benchmarks/vocabularies.py FILE...                the files of a real one
@@ -28,7 +28,7 @@ sys.exit(code)
 
 
 def concepts(n: int, seed: int = 0):
-    """(number, three names, number of the concept above) of n concepts in a tree of ten children a node."""
+    """Yield number, three names and number of the broader concept for n concepts in a tree with ten children each."""
     rng = random.Random(seed)
     for i in range(n):
         names = [" ".join("".join(rng.choices(SYLLABLES, k=3)) for _ in range(2)) for _ in range(3)]
@@ -78,7 +78,7 @@ def measure(paths: list[str], folder: Path) -> None:
 
 
 def opening(folder: Path) -> tuple[float, float]:
-    """Seconds to open a folder, and to find a concept by its name."""
+    """Return the seconds of opening a folder and of finding a concept by name."""
     from xmtc.vocabulary import Vocabulary
 
     Vocabulary.load(folder).find("warm")

@@ -1,4 +1,4 @@
-"""How time and memory grow with the number of labels: a made-up corpus whose words and labels follow Zipf's law.
+"""Measure the growth of time and memory with the number of labels, on synthetic corpora with Zipf's law:
 
     python benchmarks/zipf.py 10000 100000 1000000
     python benchmarks/zipf.py 2000 8000 32000 --method fastxml --method sleec -o growth.json
@@ -36,10 +36,10 @@ from xmtc.storage.folder import encode_value
 
 LABELS_A_DOC, WORDS_A_LABEL, COMMON_WORDS, COMMON_A_DOC = 5, 6, 2000, 6
 LABELS_IN_A_BASKET, WORDS_IN_A_BASKET, NEIGHBOURS, DOCS_IN_A_SHOP, WORDS_IN_A_SHOP = 36, 49, 60, 0.611, 0.12
-A_SHELF, WORDS_A_SHELF = 20, 15  # labels that share words of their own
+A_SHELF, WORDS_A_SHELF = 20, 15  # number of labels that share words
 N_TEST = 5000
-ONE_TREE = ("parabel", "bonsai", "plt")  # by default
-Corpus = Callable[..., Dataset]  # of documents, labels and seed
+ONE_TREE = ("parabel", "bonsai", "plt")  # default
+Corpus = Callable[..., Dataset]  # numbers of documents and labels, and seed
 COLUMNS = ("method", "labels", "documents", "features", "training s", "processor s", "data GiB", "peak GiB")
 COLUMNS += ("model MB", "ms/document", "P@1", "P@5")
 
@@ -49,7 +49,7 @@ def corpus(n_docs: int, n_labels: int, seed: int) -> Dataset:
     weights = 1 / (np.arange(n_labels) + 10.0)
     shares = np.cumsum(weights / weights.sum())
     labels = np.searchsorted(shares, rng.random((n_docs, LABELS_A_DOC))).clip(max=n_labels - 1)
-    labels[rng.random(labels.shape) < 0.3] = -1  # documents have fewer labels than five
+    labels[rng.random(labels.shape) < 0.3] = -1  # documents have fewer than five labels
     labels[:, 0] = np.where(labels[:, 0] < 0, rng.integers(n_labels, size=n_docs), labels[:, 0])
     own = np.random.default_rng(0).integers(n_labels // 2 + 1000, size=(n_labels, WORDS_A_LABEL)) + COMMON_WORDS
     words = own[labels][:, :, :].reshape(n_docs, -1)
@@ -61,7 +61,7 @@ def corpus(n_docs: int, n_labels: int, seed: int) -> Dataset:
 
 
 def shop(n_docs: int, n_labels: int, seed: int) -> Dataset:
-    """As Amazon-3M: what is bought together lies together. A label is the rarer the higher its number is."""
+    """Return a corpus like Amazon-3M: products bought together have adjacent labels, and higher labels are rarer."""
     rng, n_words = np.random.default_rng(seed), int(n_labels * WORDS_IN_A_SHOP) + COMMON_WORDS
     centres = (n_labels * rng.random((n_docs, 1)) ** 2).astype(np.int64)
     apart = rng.laplace(scale=NEIGHBOURS, size=(n_docs, LABELS_IN_A_BASKET)).astype(np.int64)
@@ -77,7 +77,7 @@ def shop(n_docs: int, n_labels: int, seed: int) -> Dataset:
 
 
 def matrix(columns: np.ndarray, absent: np.ndarray, n_columns: int) -> csr_array:
-    """Ones at the columns of each row that are not absent."""
+    """Return a matrix of ones at the valid columns of each row."""
     there = np.broadcast_to(~absent, columns.shape)
     indptr = narrow_indptr(np.append(0, np.cumsum(there.sum(axis=1))))
     indices = columns[there].astype(np.int32, copy=False)
@@ -88,7 +88,7 @@ def matrix(columns: np.ndarray, absent: np.ndarray, n_columns: int) -> csr_array
 
 
 def measure(recipe: Method, make: Corpus, n_labels: int, n_docs: int, run: Run) -> dict[str, Any]:
-    """One size, in this process. Training is timed after a small one, so that nothing is compiled in it."""
+    """Measure one size in this process. A small training before it compiles all kernels."""
     recipe.fit(corpus(600, 300, seed=3), run=run)
     train, test = make(n_docs, n_labels, seed=1), make(N_TEST, n_labels, seed=2)
     held, start, processor = peak_gib(), time.perf_counter(), time.process_time()
@@ -117,14 +117,14 @@ def peak_gib() -> float:
 
 
 def size_mb(model: Model) -> float:
-    """Of its arrays, as they lie in a model folder."""
+    """Return the bytes of the arrays in the model folder."""
     arrays: dict[str, np.ndarray] = {}
     encode_value(model, "model", arrays)
     return sum(array.nbytes for array in arrays.values()) / 1e6
 
 
 def apart(method: str, n_labels: int, options: argparse.Namespace) -> dict[str, Any]:
-    """One size in a process of its own, whose peak of memory is this size's."""
+    """Measure one size in its own process, whose peak memory then belongs to this size."""
     words = [str(n_labels), "--method", method, "--trees", str(options.trees), "--here"]
     words += ["--docs", str(options.docs)] if options.docs else []
     words += ["--shop"] if options.shop else []

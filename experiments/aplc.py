@@ -1,4 +1,4 @@
-"""Costs of APLC-XLNet that no command of xmtc measures. What is trained and evaluated stands in aplc-*.toml.
+"""Measure costs of APLC-XLNet that no command of xmtc measures. Trainings and evaluations are in aplc-*.toml.
 
 python experiments/aplc.py equations --out experiments/results/aplc-equations.json    what eqs. 9 and 14 say; no GPU
 python experiments/aplc.py cost --out cost.json
@@ -22,14 +22,14 @@ from scipy.sparse import csr_array
 from xmtc.core.dataset import Dataset, Tokens
 from xmtc.methods import method_class
 
-# Labels in clusters as in Table 3: number of labels, clusters, width.
+# Clusters of labels as in Table 3: number of labels, clusters, width.
 COSTS = ((4_000, 2, 768), (25_000, 2, 768), (100_000, 3, 768), (670_000, 4, 512))
-LABELS, FACTOR = 5, 2  # of a document, by Zipf's law; q
+LABELS, FACTOR = 5, 2  # of a document under Zipf's law; q
 REAL = ("cve-libraries", "eurlex57k", "tibkat-gnd-en")
 
 
 def equations(args: argparse.Namespace) -> None:
-    """What eqs. 9 and 14 say of equal clusters: of labels by Zipf's law, and of corpora in two clusters."""
+    """Compute eqs. 9 and 14 for equal clusters under Zipf's law, and for corpora in two clusters."""
     from xmtc.nn.label_clusters import ClusterLayout, compute_cluster_sizes, find_document_clusters, order_by_frequency
 
     found = []
@@ -37,27 +37,29 @@ def equations(args: argparse.Namespace) -> None:
         sizes = compute_cluster_sizes(n_labels, (1.0,) * n_clusters)
         of_clusters = np.add.reduceat(zipf(n_labels), np.cumsum((0, *sizes))[:-1])
         row = {"data": "Zipf", "labels": n_labels, "clusters": n_clusters, "width": width}
-        found += [row | predicted(sizes, 1 - (1 - of_clusters) ** LABELS, batch) for batch in args.batches]
+        found += [row | predict_cost(sizes, 1 - (1 - of_clusters) ** LABELS, batch) for batch in args.batches]
     for name in REAL:
         _, _, Y = next(read_texts(args.corpora / name))
         sizes = compute_cluster_sizes(Y.shape[1], (1.0, 1.0))
         by_rank = csr_array(Y[:, order_by_frequency(np.bincount(Y.indices, minlength=Y.shape[1]))])
         looks = find_document_clusters(ClusterLayout(sizes, 1, FACTOR), by_rank).mean(0)
         row = {"data": name, "labels": Y.shape[1], "clusters": 2}
-        found += [row | predicted(sizes, looks, batch) for batch in args.batches]
+        found += [row | predict_cost(sizes, looks, batch) for batch in args.batches]
     args.out.write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n")
 
 
 def zipf(n_labels: int) -> np.ndarray:
-    """How likely each label is to be drawn."""
+    """Return the probability of each label."""
     shares = 1 / np.arange(1, n_labels + 1)
     return shares / shares.sum()
 
 
-def predicted(sizes: Sequence[int], documents: np.ndarray, batch: int) -> dict[str, Any]:
-    """Eqs. 9 and 14 for clusters that these shares of the documents have a label in. In eq. 14, p_i is how likely
-    a batch has one there, and all of the batch is then counted. What is computed, by the authors as here, are the
-    documents that have one themselves: the same fraction with their share in place of p_i."""
+def predict_cost(sizes: Sequence[int], documents: np.ndarray, batch: int) -> dict[str, Any]:
+    """Compute eqs. 9 and 14 for the fractions of documents with a label in each cluster.
+
+    In eq. 14, p_i is the probability that a batch has a label in the cluster; then all of the batch is counted. The
+    authors and this package compute only documents that have one, so their fraction replaces p_i.
+    """
     narrow = np.array(sizes) / FACTOR ** np.arange(len(sizes))
     batches = 1 - (1 - documents) ** batch
 
@@ -75,8 +77,8 @@ def predicted(sizes: Sequence[int], documents: np.ndarray, batch: int) -> dict[s
 
 
 def cost(args: argparse.Namespace) -> None:
-    """Label clusters against a flat linear layer: parameters, time and memory of a step. Labels follow Zipf's law, five
-    to a document; `equations` says what eqs. 9 and 14 predict of them."""
+    """Compare label clusters with a flat linear layer: parameters, time and memory of a step. Labels follow Zipf's law,
+    five per document; `equations` prints the predictions of eqs. 9 and 14."""
     import torch
 
     from xmtc.nn.label_clusters import ClusterLayout, LabelClusters, compute_cluster_sizes
@@ -105,8 +107,8 @@ def cost(args: argparse.Namespace) -> None:
 
 
 def step_of(head: Any, width: int, rows: Any, labels: Any, args: argparse.Namespace) -> dict[str, float]:
-    """Median milliseconds of the loss and its gradients, as a whole and on the GPU alone, and of AdamW's step; the most
-    memory of both, in megabytes."""
+    """Return median milliseconds of the loss with gradients (in total and on the GPU), of AdamW's step, and peak
+    megabytes."""
     import torch
 
     from xmtc.nn.devices import mixed_precision
@@ -124,17 +126,20 @@ def step_of(head: Any, width: int, rows: Any, labels: Any, args: argparse.Namesp
     def predict() -> None:
         head.best(features.detach(), 5)
 
-    found = {"gradients_ms": timed(gradients, device), "adamw_ms": timed(optimiser.step, device)}
+    found = {
+        "gradients_ms": measure_milliseconds(gradients, device),
+        "adamw_ms": measure_milliseconds(optimiser.step, device),
+    }
     if device.type == "cuda":
-        found["gradients_on_gpu_ms"] = computed(gradients)
+        found["gradients_on_gpu_ms"] = measure_gpu_milliseconds(gradients)
         torch.cuda.reset_peak_memory_stats()
         gradients()
         optimiser.step()
         found["memory_mb"] = round(torch.cuda.max_memory_allocated() / 1e6)
-    return found | {"best_5_ms": timed(predict, device)}
+    return found | {"best_5_ms": measure_milliseconds(predict, device)}
 
 
-def timed(act: Callable[[], object], device: Any, repeats: int = 30) -> float:
+def measure_milliseconds(act: Callable[[], object], device: Any, repeats: int = 30) -> float:
     import torch
 
     times = []
@@ -147,8 +152,8 @@ def timed(act: Callable[[], object], device: Any, repeats: int = 30) -> float:
     return round(float(np.median(times[5:])), 3)
 
 
-def computed(act: Callable[[], object], repeats: int = 10) -> float:
-    """Milliseconds that a GPU computes, without those in which it waits for the CPU to ask."""
+def measure_gpu_milliseconds(act: Callable[[], object], repeats: int = 10) -> float:
+    """Return the milliseconds of GPU computation without idle time."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
@@ -158,7 +163,7 @@ def computed(act: Callable[[], object], repeats: int = 10) -> float:
 
 
 def speed(args: argparse.Namespace) -> None:
-    """Documents per second of training and prediction, of texts of 512 subwords; and where a step's time goes."""
+    """Measure documents per second in training and prediction with texts of 512 subwords, and the parts of a step."""
     import torch
 
     from xmtc.core.run import Run
@@ -180,19 +185,18 @@ def speed(args: argparse.Namespace) -> None:
             model = method.fit(data, valid, Run(progress=log, device=args.device))
             trained = n_docs / min(np.diff([seconds for seconds, _ in log.news]))
             memory = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else 0.0
-            for _ in range(2):  # the first time, it builds the network and chooses kernels
+            for _ in range(2):  # the first step builds the network and selects kernels
                 begin = time.perf_counter()
                 model.predict(data, 5, Run(device=args.device))
-                predicted = n_docs / (time.perf_counter() - begin)
+                predict_cost = n_docs / (time.perf_counter() - begin)
             found = {"encoder": encoder.name, "batch": batch, "trained_per_s": round(trained), "GB": round(memory, 1)}
-            results.append(found | {"predicted_per_s": round(predicted)} | args.settings)
+            results.append(found | {"predicted_per_s": round(predict_cost)} | args.settings)
             print(results[-1], flush=True)
             args.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def explain(args: argparse.Namespace) -> None:
-    """How far explanations of the best label are from adding up to what the words of a text make of its logit, by the
-    number of points of integrated gradients."""
+    """Measure the error of the sum of integrated gradients for the best label, by their number of points."""
     import torch
 
     from xmtc import Tagger

@@ -1,4 +1,4 @@
-"""Where the time of a training step of AttentionXML goes, part by part, on a GPU.
+"""Measure the parts of a training step of AttentionXML on a GPU.
 
 python experiments/attention_speed.py ../shared/data/eurlex57k/train.jsonl.gz
 """
@@ -26,7 +26,7 @@ PLAN = TrainingOptions(epochs=1, rate=1e-3, average_from=99, average_every=99, p
 
 
 def milliseconds(work: Callable[[], object], repeats: int = 12) -> float:
-    """The median of several runs after two that do not count."""
+    """Return the median of several runs after two warm-up runs."""
     times = []
     for _ in range(repeats):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -39,7 +39,7 @@ def milliseconds(work: Callable[[], object], repeats: int = 12) -> float:
 
 
 def table(data: Dataset, dimension: int, sizes: list[int]) -> None:
-    """A line for each size of batch: the parts of a step, the whole of it, and the memory."""
+    """Print a row for each batch size: the parts of a step, the whole step, and memory."""
     device = torch.device("cuda")
     torch.set_float32_matmul_precision("high")
     loader, labels = TokenLoader(data.tokens("words"), device), LabelLoader(data.Y, device)
@@ -99,7 +99,7 @@ def line(
 
 
 def million(n_labels: int = 1_000_000, n_candidates: int = 1280, n_docs: int = 200, n_words: int = 250) -> None:
-    """A step of the lowest level of a tree with a million labels, at the sizes that the paper uses for Amazon-670K."""
+    """Measure a step of the lowest level of a tree with a million labels, with the paper's sizes for Amazon-670K."""
     device = torch.device("cuda")
     torch.cuda.reset_peak_memory_stats()
     rng = np.random.default_rng(0)

@@ -1,5 +1,5 @@
-"""What AttentionXML's label tree is grown from: counts of words, or their tf-idf. Each tree is judged by a linear
-classifier in every node (Parabel's training, one tree), on tf-idf of documents: seconds on a CPU instead of a network.
+"""Compare features for AttentionXML's label tree: word counts or their tf-idf. Each tree is evaluated with a linear
+classifier per node (Parabel's training, one tree) on tf-idf features, which takes seconds on a CPU.
 
 python experiments/attention_tree_vectors.py ../shared/data/tibkat-gnd-en --part dev
 """

@@ -1,5 +1,5 @@
-"""How often scores are right, of each test document's 20 best labels: mean score and share that is right of ten bins,
-for models that `python -m experiments run calibration` has left. `experiments/plots.py calibration` draws it.
+"""Compute the mean score and the fraction of correct labels in ten bins, for the 20 best labels of each test document
+and models of `python -m experiments run calibration`. `experiments/plots.py calibration` draws them.
 
 python experiments/calibration_bins.py build/experiments/calibration
 """
@@ -34,7 +34,7 @@ MODELS = {
 
 
 def bins(model: Path, corpus: str) -> list[tuple[float, float, int]]:
-    """Mean score, share that is right, and how many labels."""
+    """Return mean score, fraction of correct labels, and number of labels of each bin."""
     documents = open_corpus(str(CORPORA / corpus / "test.jsonl.gz"))
     tagger = Tagger.load(model)
     data, Y, _ = tagger.transform_labelled(documents, Run(threads=2))

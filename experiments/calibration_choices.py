@@ -1,5 +1,5 @@
-"""Which documents should say what scores mean, how many, and whether the rank of a label helps: ECE of test documents
-after calibrations that differ in one of these.
+"""Compare choices of calibration by ECE on test documents: which held-out documents, how many, and whether the rank of
+a label is used.
 
 python experiments/calibration_choices.py parabel cve-libraries delicious
 """
@@ -35,11 +35,11 @@ from xmtc.scores.calibration import HELD_OUT_FRACTION, MAX_HELD_OUT_DOCUMENTS
 RUN = Run(threads=2)
 MEASURES = ["ECE@1", "ECE@5", "ECE@20"]
 SIZES, DRAWS = (50, 100, 200, 500), 5
-BANDS = ((0, 1, MIN_MEMBER_LABELS), (0, 1, 5, MIN_MEMBER_LABELS))  # ranks at which curves begin and end
+BANDS = ((0, 1, MIN_MEMBER_LABELS), (0, 1, 5, MIN_MEMBER_LABELS))  # ranks at which a curve begins and ends
 
 
 def by_rank(found: Predictions, held_out: Predictions, Y: csr_array, edges: tuple[int, ...]) -> Predictions:
-    """A curve for each band of ranks; no label gets more than the one before it."""
+    """Fit a curve for each band of ranks; scores do not increase with the rank."""
     height = np.zeros(found.scores.shape)
     for first, last in pairwise(edges):
         part = Predictions.from_valid_arrays(held_out.labels[:, first:last], held_out.scores[:, first:last])

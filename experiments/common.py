@@ -1,5 +1,4 @@
-"""What experiments share: corpora that travel as numbers, trainings that print how they go, predictions that are
-kept."""
+"""Shared functions of experiments: packed corpora, trainings that print progress, and stored predictions."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from xmtc.evaluation import evaluate
 
 CORPORA = Path(__file__).parents[2] / "shared" / "data"
 PARTS = ("train", "dev", "test")
-KEPT = 50  # labels of every document that are kept for ensembles and consensus
+KEPT = 50  # labels per document that are stored for ensembles and consensus
 NAMES = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 
 
@@ -40,8 +39,8 @@ def unpack(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_texts(folder: Path) -> Iterator[tuple[str, list[str], csr_array]]:
-    """Each part of a corpus that there is: its texts and labels. Labels are numbered as in training; those that are
-    only in other parts come after them."""
+    """Yield the texts and labels of each existing part of a corpus. Labels are numbered as in training; labels that are
+    only in other parts come last."""
     from xmtc.data.corpus import open_corpus
     from xmtc.data.label_collector import LabelCollector
 
@@ -55,7 +54,7 @@ def read_texts(folder: Path) -> Iterator[tuple[str, list[str], csr_array]]:
 
 
 def numbers_of(part: str, tokens: Tokens, Y: csr_array) -> dict[str, Any]:
-    """What a part of a corpus is packed as."""
+    """Packed part of a corpus."""
     kind = np.uint16 if tokens.size < 2**16 else np.int32
     print(f"{part}: {tokens.n_docs} documents, {len(tokens.ids)} words, {Y.shape[1]} labels", flush=True)
     found = {"ids": tokens.ids.astype(kind), "offsets": tokens.offsets.astype(np.int32), "width": Y.shape[1]}
@@ -71,7 +70,7 @@ def from_numbers(part: str, found: dict[str, np.ndarray]) -> tuple[Tokens, csr_a
 
 
 def first_words(tokens: Tokens, most: int) -> Tokens:
-    """Only the first words of every document."""
+    """Truncate documents to their first words."""
     kept = np.minimum(tokens.lengths, most)
     offsets = np.concatenate([[0], np.cumsum(kept)])
     ids = tokens.ids[np.repeat(tokens.offsets[:-1] - offsets[:-1], kept) + np.arange(offsets[-1])]
@@ -79,7 +78,7 @@ def first_words(tokens: Tokens, most: int) -> Tokens:
 
 
 class Log:
-    """Prints what a training tells, with the seconds since it began."""
+    """Print training events with the seconds since the start."""
 
     def __init__(self, name: str) -> None:
         self.name, self.begin, self.news = name, time.perf_counter(), []
@@ -98,7 +97,7 @@ class Log:
 def learn(
     method: Method, name: str, parts: dict[str, Dataset], keep: Path | None = None, judged: tuple[str, ...] = PARTS[1:]
 ) -> dict[str, Any]:
-    """Train one method; dev decides when to stop, test gives the final figures."""
+    """Train one method; dev is used for early stopping, test for the final metrics."""
     n_labels, log = parts["train"].n_labels, Log(name)
     valid = replace(parts["dev"], Y=parts["dev"].Y[:, :n_labels])
     model = method.fit(parts["train"], valid, Run(progress=log))

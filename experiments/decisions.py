@@ -1,5 +1,5 @@
-"""What thresholds are worth: micro-, macro- and example-F1 of decisions made in several ways from the same scores,
-those of xmtc through its commands and, beside them, the procedures of LibMultiLabel and of napkinXC.
+"""Compare procedures that select labels from the same scores by micro-, macro- and example-F1: those of xmtc through
+its commands, and those of LibMultiLabel and napkinXC.
 
 The two peers are twins, written after their code, because both learn on scores of their own models only.
 LibMultiLabel 0.10.0 `linear/linear.py`, micromacro-freq of Lin and Lin (CIKM 2023): its cross-validation, which is
@@ -48,8 +48,8 @@ def command(*words: str) -> str:
     return done.stdout
 
 
-def prepared(name: str, work: Path) -> tuple[Path, Path]:
-    """The documents to learn decisions from, and a model that was not trained on them."""
+def prepare(name: str, work: Path) -> tuple[Path, Path]:
+    """Return the documents for tuning, and a model that was not trained on them."""
     folder, corpus = work / name, CORPORA / name
     folder.mkdir(parents=True, exist_ok=True)
     train, valid, model = corpus / "train.jsonl.gz", corpus / "dev.jsonl.gz", folder / "model"
@@ -83,7 +83,7 @@ def rank_labelled(tagger: Tagger, corpus: Path, depth: int) -> tuple[Predictions
 
 
 def at_once(valid: Path, model: Path, test: Path) -> dict[str, Any]:
-    """The same without the commands, which would rank large corpora once for each way."""
+    """Do the same without commands, which would rank large corpora once per procedure."""
     tagger = Tagger.load(model)
     learnt, Y = rank_labelled(tagger, valid, EVALUATION_DEPTH)
     ranked, truth = rank_labelled(tagger, test, EVALUATION_DEPTH)
@@ -95,7 +95,7 @@ def at_once(valid: Path, model: Path, test: Path) -> dict[str, Any]:
         seconds, given = round(time.time() - start, 1), lesson.decision(learnt)
         assert (
             2 * (given.labels != NO_LABEL).sum(axis=1).max() <= EVALUATION_DEPTH
-        )  # else the command would look further
+        )  # otherwise the command would search deeper
         found[f"{goal} by {by}"] = figures_of(lesson.decision(ranked), truth) | {"seconds": seconds}
         found[f"{goal} by {by}"] |= {"gives": str(lesson.decision), "halves": lesson.half_split_scores}
         print(f"{goal} by {by}", found[f"{goal} by {by}"], flush=True)
@@ -114,12 +114,13 @@ def command_values(model: Path, test: Path, at: str) -> dict[str, float]:
     return {name: round(100 * values[f"{name}@{at}"], 2) for name in NAMES}
 
 
-# The peers, on the scores of the same model
+# Procedures of the peers on the scores of the same model
 
 
 def of_peers(valid: Path, model: Path, test: Path) -> dict[str, Any]:
     tagger = Tagger.load(model)
-    n, depth = len(tagger.labels), tagger.require_decision().depth  # as many labels as the last of ours looks at
+    # maximum number of labels that our last procedure considers
+    n, depth = len(tagger.labels), tagger.require_decision().depth
     learnt, Y = rank_labelled(tagger, valid, depth)
     ranked, truth = rank_labelled(tagger, test, depth)
     ways = {
@@ -141,8 +142,8 @@ def of_peers(valid: Path, model: Path, test: Path) -> dict[str, Any]:
 
 
 def micromacro_freq(found: Predictions, Y: csr_array, n_labels: int) -> np.ndarray:
-    """Labels by falling frequency; the threshold of each makes its share of macro-F, and micro-F with the labels
-    before, largest together. Documents among whose best a label is not have the score 0 for it."""
+    """Tune labels by descending frequency; each threshold maximises the label's contribution to macro-F, and micro-F
+    with the labels before. Documents whose best labels do not include a label have score 0 for it."""
     answered = found.labels != NO_LABEL
     labels, scores, hits = found.labels[answered], found.scores[answered], to_ranked_results(found, Y).hits[answered]
     order = np.lexsort((scores, labels))
@@ -159,7 +160,7 @@ def micromacro_freq(found: Predictions, Y: csr_array, n_labels: int) -> np.ndarr
         fn = frequencies[label] - tp
         macro = 2 * tp / (2 * tp + fp + fn) / number
         micro = 2 * (tp + before[0]) / (2 * (tp + before[0]) + fp + fn + before[1] + before[2])
-        cut = len(tp) - 1 - int(np.argmax((macro + micro)[::-1]))  # of equal ones the last
+        cut = len(tp) - 1 - int(np.argmax((macro + micro)[::-1]))  # the last of equal ones
         edges = np.concatenate([[0.0], score, [np.nextafter(score[-1], 2) if len(score) else 1.0]])
         thresholds[label] = edges[-1] if cut == len(score) else (edges[cut] + edges[cut + 1]) / 2
         before += [tp[cut], fp[cut], fn[cut]]
@@ -169,7 +170,7 @@ def micromacro_freq(found: Predictions, Y: csr_array, n_labels: int) -> np.ndarr
 def online_macro(
     found: Predictions, Y: csr_array, n_labels: int, a: float = 10.0, b: float = 20.0, passes: int = 1
 ) -> np.ndarray:
-    """After each document, a label's threshold is half of the F1 that it has had so far."""
+    """After each document, set the threshold of a label to half of its F1 so far."""
     right, total = np.full(n_labels, a), np.full(n_labels, b)
     for document in list(range(found.n_docs)) * passes:
         labels, scores = found.labels[document], found.scores[document]
@@ -201,7 +202,7 @@ def main() -> None:
     given = parser.parse_args()
     for name in given.corpora:
         print(name, flush=True)
-        valid, model = prepared(name, given.work)
+        valid, model = prepare(name, given.work)
         test = CORPORA / name / "test.jsonl.gz"
         ours = at_once if given.once else through_commands
         found = ours(valid, model, test) | of_peers(valid, model, test)

@@ -1,5 +1,5 @@
-"""Delicious in Mulan's split and in random ones of the same sizes, as the published figures have them: FastXML and
-PfastreXML on zeros and ones.
+"""Evaluate FastXML and PfastreXML on Delicious with binary features, on Mulan's split and on random splits of the same
+sizes, as in the published results.
 
 python experiments/delicious_splits.py --splits 3 --out delicious-splits.json
 """

@@ -1,5 +1,5 @@
-"""FastXML and PfastreXML beside Parabel, through the command: what each reaches, and what it costs. On a machine that
-others share, seconds of the processor say more than those of the clock: both are written down.
+"""Compare accuracy and cost of FastXML, PfastreXML and Parabel through the command. Wall and processor seconds are
+stored, because the machine may be shared.
 
 python experiments/forests.py --data cve-libraries delicious --out forests.json
 """
@@ -19,11 +19,11 @@ from pathlib import Path
 from common import CORPORA
 
 METHODS = {"parabel": [], "fastxml": [], "pfastrexml": []}
-RAW = ["-p", "unit_length=false"]  # Delicious as its authors give it: zeros and ones
+RAW = ["-p", "unit_length=false"]  # zeros and ones, as published by its authors
 
 
-def measured(words: list[str]) -> tuple[str, dict[str, float]]:
-    """A command's output, and what it took: seconds of the clock and of all its threads, and memory at its peak."""
+def measure(words: list[str]) -> tuple[str, dict[str, float]]:
+    """Return the output of a command, wall and processor seconds, and peak memory."""
     begin = time.monotonic()
     with subprocess.Popen([sys.executable, "-m", "xmtc", *words], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -36,7 +36,7 @@ def measured(words: list[str]) -> tuple[str, dict[str, float]]:
 
 
 def stages(log: Path) -> dict[str, float]:
-    """Seconds of the clock of every stage."""
+    """Return wall seconds of every stage."""
     events = [json.loads(line) for line in log.read_text().splitlines()]
     return {event["title"]: round(event["seconds"], 2) for event in events if event["event"] == "stage"}
 
@@ -46,8 +46,8 @@ def row(folder: Path, method: str, more: list[str], place: Path) -> dict:
     model, train_log, test_log = place / "model", place / "train.jsonl", place / "test.jsonl"
     common = ["--quiet", "--log-json"]
     given = ["train", str(folder / f"train{end}"), "-m", method, *more, "-o", str(model)]
-    _, train = measured([*given, *common, str(train_log)])
-    output, test = measured(["evaluate", str(model), str(folder / f"test{end}"), *common, str(test_log)])
+    _, train = measure([*given, *common, str(train_log)])
+    output, test = measure(["evaluate", str(model), str(folder / f"test{end}"), *common, str(test_log)])
     scores = {name: float(value) for name, value in re.findall(r"(\S+@\d)\s+([\d.]+)", output)}
     size = round((model / "arrays.safetensors").stat().st_size / 1e6, 1)
     costs = {"training": train | stages(train_log), "evaluation": test | stages(test_log), "model_mb": size}

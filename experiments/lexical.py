@@ -1,5 +1,5 @@
-"""Names of labels found in texts: alone, and together with methods that learn from documents. How many of the test
-assignments are found whose label has no training document ("unseen"), and what all measures gain.
+"""Evaluate matching of label names, alone and combined with methods that learn from documents: recall of labels without
+training documents ("unseen"), and gain in all metrics.
 
 python experiments/lexical.py eurlex57k tibkat-gnd-en -p stemming=english
 python experiments/lexical.py cve-libraries -p stemming=plural --others debian.txt   # apt-cache pkgnames > debian.txt
@@ -35,8 +35,8 @@ RUN = Run(threads=2)
 
 
 def catalogue(parts: Iterable[list[Document]], path: Path, others: Iterable[str] = ()) -> str:
-    """A vocabulary of all labels of a corpus that brings none, and of others that no document has: a library is called
-    as its label is, and by the last part of it: hawtio-ide of io.hawt hawtio-ide."""
+    """Write a vocabulary of all labels of a corpus without one, and of labels without documents: the name of a library
+    is its label and the last part of the label (hawtio-ide of io.hawt hawtio-ide)."""
     labels = sorted({label for part in parts for document in part for label in document.labels} | set(others))
     rows = [(label, label, "" if (last := re.split("[ /]", label)[-1]) == label else last) for label in labels]
     path.write_text("".join("\t".join(row) + "\n" for row in [("id", "name", "altLabel"), *rows]))
@@ -44,8 +44,8 @@ def catalogue(parts: Iterable[list[Document]], path: Path, others: Iterable[str]
 
 
 def recall_of_unseen(found: Predictions, Y: csr_array, frequencies: np.ndarray, k: int) -> tuple[int, int]:
-    """How many assignments of labels without a training document are among the first k answers; and how many there
-    are. Columns of Y beyond the frequencies are labels that the model does not know."""
+    """Return the recall@k of labels without training documents, and their number of assignments. Columns of Y beyond
+    the frequencies are labels that the model does not know."""
     seen = np.flatnonzero(frequencies)
     n_columns = max(Y.shape[1], len(frequencies))
     truth = csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], n_columns)).tolil()

@@ -1,4 +1,4 @@
-"""The papers' figures, drawn from numbers that are stored in experiments/results (needs matplotlib).
+"""Plot the papers' figures from the numbers in experiments/results (needs matplotlib).
 
 python experiments/plots.py                        all of them, into docs/images
 python experiments/plots.py aplc-clusters noise    these
@@ -20,7 +20,7 @@ import numpy as np
 HERE = Path(__file__).parent
 RESULTS, IMAGES, CORPORA = HERE / "results", HERE.parent / "docs" / "images", HERE.parents[1] / "shared" / "data"
 COUNTED = ("cve-libraries", "eurlex57k", "tibkat-gnd-en", "yso-finna-en")
-POINTS = 200  # of a curve
+POINTS = 200  # maximum points of a curve
 NOISE_STYLES = {
     "Rank-AE": "o-",
     "BCE-AE": "s--",
@@ -33,16 +33,16 @@ NOISE_STYLES = {
     "PLT": ">-.",
     "DiSMEC": "v-.",
 }
-MOST_FREQUENT = 35.74  # P@1 of who always answers with the most frequent label of imdb-meka, counted in its documents
-LEAST_LABELS = 20  # of a bin, for its share that is right to mean anything
+MOST_FREQUENT = 35.74  # P@1 of always predicting the most frequent label of imdb-meka
+LEAST_LABELS = 20  # minimum size of a bin
 CALIBRATION_STYLES = {"raw": "x--", "calibrated": "o-"}
 NOISE_KINDS = {"missing": "labels missing", "flip": "cells flipped"}
 NOISE_RATES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
 ABLATED = ("delicious", "imdb-meka", "cve-libraries", "eurlex57k")
 VARIANTS = ("Rank-AE", "no attention", "no ranking loss")
-LINE = 90  # letters of a line in the picture of a text
+LINE = 90  # characters per line in the picture of a text
 
-# What the text of paper 003 says of its Figures 4 and 5; the other points of them are in pictures alone.
+# Numbers in the text of paper 003 about Figures 4 and 5; other points are only in the pictures.
 PUBLISHED_CLUSTERS = {2: 87.72, 6: 85.72}  # P@1 on EURLex-4k
 PARTITIONS = {
     "0.7, 0.2, 0.1": "proportions-0.7,0.2,0.1",
@@ -56,7 +56,7 @@ def read(name: str) -> Any:
 
 
 def aplc_labels(figure: Any) -> None:
-    """Figure 2: how many documents each label has, the most frequent label first."""
+    """Figure 2: number of documents per label, most frequent label first."""
     axis = figure.subplots()
     for name, counted in read("label-frequencies").items():
         ranks, documents = zip(*counted["points"], strict=True)
@@ -88,7 +88,7 @@ def aplc_partitions(figure: Any) -> None:
 
 
 def aplc_results() -> dict[str, dict[str, dict[str, float]]]:
-    """Figures on test documents, of each corpus and job."""
+    """Return test metrics by corpus and row."""
     stored = {"eurlex57k": "aplc-figures", "cve-libraries": "aplc-figures-cve"}
     return {data: {row["name"]: row["test"] for row in read(name)} for data, name in stored.items()}
 
@@ -105,11 +105,11 @@ def noise(figure: Any) -> None:
                 axis.errorbar(list(points), means, spreads, fmt=style, capsize=2, label=method)
         axis.axhline(MOST_FREQUENT, color="grey", linewidth=0.8, label="always the most frequent label")
         axis.set(title=f"imdb-meka, {NOISE_KINDS[kind]}", xlabel="noise, %", ylabel="P@1, clean test documents")
-    figure.axes[0].legend(fontsize=8, loc="lower left", ncols=2)  # where no curve is
+    figure.axes[0].legend(fontsize=8, loc="lower left", ncols=2)  # panels without a curve
 
 
 def calibration(figure: Any) -> None:
-    """How often scores are right, before calibration and after: each test document's 20 best labels, in ten bins."""
+    """Plot accuracy against score before and after calibration: 20 best labels of each test document, in ten bins."""
     found = read("calibration-bins")
     n_rows = -(-len(found) // 4)
     for axis, (name, kinds) in zip(figure.subplots(n_rows, 4, squeeze=False).flat, found.items(), strict=False):
@@ -136,7 +136,7 @@ def ablation(figure: Any) -> None:
 
 
 def channel_attention(figure: Any) -> None:
-    """Figure 5 of Rank-AE: the words of a document, each on a ground as dark as the channel attention lets through."""
+    """Figure 5 of Rank-AE: words of a document, shaded by channel attention."""
     pieces = read("rank_ae-attention")["labels"][0]["pieces"]
     words = [(piece["text"], piece["weight"]) for piece in pieces if piece["text"].strip()]
     axis, largest = figure.subplots(), max(weight for _, weight in words)
@@ -161,7 +161,7 @@ def of_rows(name: str) -> dict[str, list[dict[str, float]]]:
     return found
 
 
-# By the name of the picture: what draws it, and its size in inches.
+# Function and size in inches of each picture.
 FIGURES = {
     "aplc-labels": (aplc_labels, (7, 3.6)),
     "aplc-clusters": (aplc_clusters, (8, 3.2)),
@@ -189,7 +189,7 @@ def draw(name: str) -> Path:
 
 
 def count_labels(corpora: Path) -> None:
-    """Store how many training documents the labels of the corpora have."""
+    """Store the number of training documents of each label of the corpora."""
     from xmtc.data.corpus import open_corpus
     from xmtc.data.label_collector import LabelCollector
 

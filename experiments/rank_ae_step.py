@@ -22,7 +22,7 @@ from xmtc.nn.training import TrainingState
 
 
 def step(args: argparse.Namespace) -> None:
-    """A training step of 256 documents and 100,000 labels: seconds and memory."""
+    """Measure seconds and memory of a training step of 256 documents and 100,000 labels."""
     run = Run(device=args.device)
     device, rng = select_device(run), np.random.default_rng(0)
     n_docs, n_labels, n_features = 256, args.labels, 50_000

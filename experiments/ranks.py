@@ -1,5 +1,5 @@
-"""Average ranks of the methods of rivals.toml over corpora and metrics, from its stored results: prints the tables that
-docs/results/accuracy.md has, and draws docs/images/ranks.svg and ranks-texts.svg.
+"""Compute average ranks of the methods of rivals.toml over corpora and metrics from stored results: prints the tables
+of docs/results/accuracy.md, and draws docs/images/ranks.svg and ranks-texts.svg.
 
 python experiments/ranks.py                 both groups of corpora, with their pictures
 python experiments/ranks.py CORPUS ...      over these; draws nothing"""
@@ -19,15 +19,15 @@ from xmtc.analysis.compare.tables import build_ranking_tables
 from xmtc.evaluation.significance import ConfidenceInterval
 
 HERE = Path(__file__).parent
-GROUPS = {  # by the name of the picture
+GROUPS = {  # by name of the picture
     "ranks": ("cve-libraries", "delicious", "imdb-meka", "eurlex57k", "tibkat-gnd-en"),
-    "ranks-texts": ("cve-libraries", "eurlex57k", "tibkat-gnd-en", "yso-finna-en"),  # those that networks can read
+    "ranks-texts": ("cve-libraries", "eurlex57k", "tibkat-gnd-en", "yso-finna-en"),  # corpora of texts, for networks
 }
 COLOURS = "svg { --ink: #222; --soft: #666; --line: #bbb; --mark: #0b63a5; font-family: sans-serif; background: #fff }"
 
 
 def comparison(corpus: str, results: dict[str, dict]) -> Comparison:
-    """All methods on one corpus. A stored figure has no interval of its own."""
+    """Return the results of all methods on one corpus. Stored results have no confidence interval."""
     entries = []
     for name, result in results.items():
         if name.endswith(f", {corpus}"):
@@ -42,7 +42,7 @@ def comparison(corpus: str, results: dict[str, dict]) -> Comparison:
 
 
 def as_picture(figure: str) -> str:
-    """The drawing alone, with colours of its own."""
+    """Return the drawing with its own colours."""
     found = re.search(r"<svg.*</svg>", figure, re.DOTALL)
     assert found is not None
     head = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
@@ -50,7 +50,7 @@ def as_picture(figure: str) -> str:
 
 
 def tell(corpora: Sequence[str], results: dict[str, dict]) -> MethodRanking:
-    """Print the tables of some corpora."""
+    """Print the tables of a group of corpora."""
     comparisons = [comparison(corpus, results) for corpus in corpora]
     found = build_ranking(comparisons)
     if found is None:

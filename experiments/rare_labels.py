@@ -1,4 +1,4 @@
-"""A network on the first documents of a corpus, pass by pass: what many rare labels do to it.
+"""Train a network on the first documents of a corpus and print each epoch, to see the effect of many rare labels.
 
     python experiments/rare_labels.py bow_cnn tibkat-gnd-en -n 6000 -p epochs=4 -p maps=300 -p output_norm=false
 

@@ -1,4 +1,4 @@
-"""Whether `xmtc recommend` is right: what it recommends on the corpora beside the checkout, against the best that fits.
+"""Compare `xmtc recommend` with the best method within the limit, on the corpora beside the checkout.
 
 python experiments/recommend.py [CORPUS ...]      recommend on each, and keep what it said in results/recommend.json
 python experiments/recommend.py --table           what is kept, beside the measured figures of results/rivals.json
@@ -29,7 +29,7 @@ NETWORKS = ("attention_xml", "xml_rnn", "xml_cnn", "bow_cnn", "aplc_xlnet", "ran
 
 
 def ask(name: str, budget: str, data: Path, machine: str | None) -> None:
-    """Have a method recommended, and keep what was said."""
+    """Run a recommendation and store its output."""
     words = ["recommend", str(data / name / "train.jsonl.gz"), "--time-limit", budget, "--json", "--quiet"]
     found = run_measured(words, ROOT / "build" / "recommend" / name)
     if found.failure_message:
@@ -42,7 +42,7 @@ def ask(name: str, budget: str, data: Path, machine: str | None) -> None:
 
 
 def measured(name: str) -> dict[str, tuple[float, float]]:
-    """nDCG@5 on the test documents, and seconds of training, by method; of networks none."""
+    """Return test nDCG@5 and training seconds by method, without networks."""
     found = {}
     for result in load_results(RIVALS).values():
         command = result["command"][0]
@@ -55,7 +55,7 @@ def measured(name: str) -> dict[str, tuple[float, float]]:
 
 
 def line(name: str, said: dict[str, Any]) -> list[str]:
-    """A row of the table."""
+    """Return a row of the table."""
     chosen, known = said["recommended"], measured(name)
     fits = {method: value for method, (value, seconds) in known.items() if seconds <= said["budget_s"]}
     best = max(fits, key=lambda method: fits[method], default="")

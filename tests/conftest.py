@@ -32,7 +32,7 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def skipping() -> Generator[None, object, object]:
+def skip_if_missing() -> Generator[None, object, object]:
     try:
         return (yield)
     except ImportError as error:
@@ -44,9 +44,9 @@ def skipping() -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup() -> Generator[None, object, object]:
-    return (yield from skipping())
+    return (yield from skip_if_missing())
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, object, object]:
-    return (yield from skipping())
+    return (yield from skip_if_missing())

@@ -1,4 +1,4 @@
-"""What an installation brings along: every package that xmtc needs, directly or through another, and its licence.
+"""List the licences of all packages that xmtc depends on, directly or indirectly.
 
 python tools/licences.py          the table, for the environment that it runs in"""
 
@@ -21,7 +21,7 @@ class Dependency(NamedTuple):
 
 
 def dependencies(package: str = "xmtc", extras: tuple[str, ...] = EXTRAS) -> list[Dependency]:
-    """By name; those that are not installed here are left out."""
+    """Return the installed dependencies by name."""
     found: dict[str, Distribution] = {}
     waiting = [(package, extras)]
     while waiting:
@@ -53,7 +53,7 @@ def if_installed(name: str) -> Distribution | None:
 
 
 def licence(package: Distribution) -> str:
-    """As its metadata has it: an expression, a classifier, or the first line of a text."""
+    """Return the licence from the metadata: an expression, a classifier, or the first line of a text."""
     said = package.metadata
     if expression := said.get("License-Expression"):
         return expression

@@ -1,5 +1,4 @@
-"""The wheel, tested as people use it: on every Python found here, with the newest versions of what it needs and with
-the lowest that pyproject.toml allows, without the checkout in reach.
+"""Test the wheel without the checkout, on every Python found, with the newest and the lowest allowed dependencies.
 
     python tools/matrix.py                                                   every cell
     python tools/matrix.py --python 3.13 --versions newest -- -x test_cli.py   one cell, with arguments for pytest
@@ -25,9 +24,9 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "matrix"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-VERSIONS = {"newest": "highest", "lowest": "lowest-direct"}  # what we call them → what uv calls them
+VERSIONS = {"newest": "highest", "lowest": "lowest-direct"}  # our name → name in uv
 SHOWN = ("numpy", "scipy", "numba", "scikit-learn", "pyarrow")
-LIMIT = 3600  # seconds for the tests of a cell
+LIMIT = 3600  # time limit of the tests of a cell in seconds
 OUTCOMES = ("passed", "failed", "skipped")
 PROBE = f"""
 import json, xmtc
@@ -38,7 +37,7 @@ print(json.dumps([xmtc.__file__, {{name: version(name) for name in {SHOWN}}}]))
 
 @dataclass
 class Cell:
-    """One Python with one choice of versions, and what came of it."""
+    """Combination of a Python and a choice of versions, with the outcome."""
 
     python: str
     versions: str
@@ -79,8 +78,11 @@ def arguments() -> argparse.Namespace:
 
 
 def interpreter(version: str) -> str | None:
-    """An executable of this version that runs. pyenv's shims do so only while their version is selected, and its
-    versions are not on the path, so both places are asked."""
+    """Return a working executable of this version.
+
+    The shims of pyenv only work while their version is selected, and its versions are not on the path, so both places
+    are searched.
+    """
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     folders = [Path(folder) for folder in os.get_exec_path()] + sorted(pyenv.glob(f"versions/{version}.*/bin"))
     candidates = [folder / f"python{version}" for folder in folders]
@@ -88,7 +90,7 @@ def interpreter(version: str) -> str | None:
 
 
 def real_executable(candidate: Path, version: str) -> str | None:
-    """Where the interpreter itself lies, if this starts one of the version."""
+    """Return the path of the interpreter if this starts one of the version."""
     if not candidate.is_file():
         return None
     code = "import sys; print(*sys.version_info[:2], sep='.'); print(sys.executable)"
@@ -98,7 +100,7 @@ def real_executable(candidate: Path, version: str) -> str | None:
 
 
 class Uv:
-    """uv, which resolves versions both ways, in an environment of its own."""
+    """Install uv, which resolves newest and lowest versions, in its own environment."""
 
     def __init__(self) -> None:
         home = BUILD / "uv"
@@ -109,7 +111,7 @@ class Uv:
 
     def __call__(self, *words: str | Path) -> None:
         environment = {**outside(), "UV_CACHE_DIR": str(BUILD / "cache"), "UV_PYTHON_DOWNLOADS": "never"}
-        if "PIP_INDEX_URL" in environment:  # uv does not read pip's settings
+        if "PIP_INDEX_URL" in environment:  # uv does not read the settings of pip
             environment.setdefault("UV_DEFAULT_INDEX", environment["PIP_INDEX_URL"])
         subprocess.run([self.command, *words, "--quiet"], check=True, env=environment)
 
@@ -120,7 +122,7 @@ class Uv:
 
 
 def outside() -> dict[str, str]:
-    """The environment without what would lead back to the checkout or to another Python."""
+    """Return the environment without variables that lead to the checkout or another Python."""
     elsewhere = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     return {name: value for name, value in os.environ.items() if name not in elsewhere}
 
@@ -130,7 +132,7 @@ def run_cell(cell: Cell, executable: str, uv: Uv, wheel: Path, words: list[str])
     home = BUILD / f"{cell.python}-{cell.versions}"
     try:
         uv("venv", "--clear", "--python", executable, home)
-        # pyproject.toml beside the wheel: only what is asked for directly is taken at its lowest
+        # pyproject.toml next to the wheel: only direct dependencies have their lowest version
         chosen = ["--resolution", VERSIONS[cell.versions], "--only-binary", ":all:", "--compile-bytecode"]
         uv("pip", "install", "--python", home, *chosen, wheel, "-r", ROOT / "pyproject.toml", "--extra", "test")
         with tempfile.TemporaryDirectory(prefix="xmtc-matrix-") as folder:
@@ -144,7 +146,7 @@ def run_cell(cell: Cell, executable: str, uv: Uv, wheel: Path, words: list[str])
 
 
 def packages(home: Path, folder: str) -> dict[str, str]:
-    """The versions installed, once it is certain that it is the wheel that is tested."""
+    """Return the installed versions after checking that the wheel is imported."""
     command = [home / "bin" / "python", "-c", PROBE]
     done = subprocess.run(command, cwd=folder, env=outside(), stdout=subprocess.PIPE, text=True, check=True)
     place, versions = json.loads(done.stdout)
@@ -153,18 +155,18 @@ def packages(home: Path, folder: str) -> dict[str, str]:
 
 
 def outcomes(home: Path, tests: Path, words: list[str]) -> dict[str, int]:
-    """How the tests went. Warnings do not fail them here: they are about other people's versions."""
+    """Return the outcome of the tests. Warnings, which depend on the versions of dependencies, are not errors."""
     report = tests.parent / "report.xml"
     command = [home / "bin" / "python", "-m", "pytest", "-q", "-rs", "--strict-markers", f"--junitxml={report}", *words]
     done = subprocess.run(command, cwd=tests, env=outside(), timeout=LIMIT)
-    if done.returncode > 1:  # 1 says that tests have failed; more, that not all were run
+    if done.returncode > 1:  # 1: tests failed; other codes: not all tests were run
         done.check_returncode()
-    count = {name: int(value) for name, value in counted(report)}
+    count = {name: int(value) for name, value in count_outcomes(report)}
     failed, skipped = count["failures"] + count["errors"], count["skipped"]
     return {"passed": count["tests"] - failed - skipped, "failed": failed, "skipped": skipped}
 
 
-def counted(report: Path) -> Iterator[tuple[str, str]]:
+def count_outcomes(report: Path) -> Iterator[tuple[str, str]]:
     suite = next(ElementTree.parse(report).iter("testsuite"))
     return ((name, suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped"))
 

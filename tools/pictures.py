@@ -1,7 +1,8 @@
-"""The pictures of the tutorial and the README, made anew: `python tools/pictures.py`. Runs the tutorial's commands in a
-temporary folder; a terminal becomes an SVG by rich, a page a PNG by Chromium.
+"""Renew the pictures of the tutorial and the README: `python tools/pictures.py`.
 
-A picture of another page that `xmtc explain --html` wrote: `python tools/pictures.py why.html HEIGHT picture.png`."""
+Runs the tutorial's commands in a temporary folder; rich renders the terminal as SVG, Chromium a page as PNG. A picture
+of another page of `xmtc explain --html`: `python tools/pictures.py why.html HEIGHT picture.png`.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def main() -> None:
         shown = xmtc(folder, "explain", "xmtc-demo/model", TEXT, "-k", "2", "-n", "8", "--html", "why.html")
         terminal(f'$ xmtc explain xmtc-demo/model "{TEXT}" -k 2 -n 8\n{shown}', IMAGES / "explain-terminal.svg")
         page(Path(folder, "why.html"), 665, IMAGES / "explain-page.png")
-        page(Path(folder, "why.html"), 400, IMAGES / "explain.png")  # of the first label alone
+        page(Path(folder, "why.html"), 400, IMAGES / "explain.png")  # only the first label
 
 
 def xmtc(folder: str, *words: str) -> str:
@@ -48,7 +49,7 @@ def terminal(shown: str, target: Path) -> None:
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(Text.from_ansi(shown))
     svg = console.export_svg(title="xmtc explain", unique_id="xmtc")
-    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # fonts of a server elsewhere
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # fonts from another server
     target.write_text(svg.replace("Fira Code", "ui-monospace, monospace"))
 
 

@@ -22,27 +22,27 @@ sys.path.insert(0, str(Path(__file__).parent))
 from matrix import ROOT, Uv
 
 DIST = ROOT / "dist"
-# Lock file → extras. The container has a lock of its own, because it installs nothing that only developers need.
+# Lock file → extras. The container has its own lock without packages for developers.
 LOCKS = {
     "requirements.lock": ("dev", "release"),
     "requirements-serve.lock": ("serve", "mcp", "tables", "documents", "vocab", "languages"),
 }
 HEADER = "# Made by `make lock` from pyproject.toml and constraints.txt: the extras {}, pinned, with hashes.\n"
-# PyTorch has a build for each accelerator, and which one a machine needs is not ours to lock: `make setup` installs the
-# version of constraints.txt from wherever pip is configured to look. What PyTorch itself needs is locked.
+# PyTorch has a build for each accelerator, so its build is not locked: `make setup` installs the version of
+# constraints.txt from the configured index. Dependencies of PyTorch are locked.
 WITHOUT_TORCH = "torch ; sys_platform == 'none'\n"
 NEEDED_BY_TORCH = ("filelock", "fsspec", "jinja2", "networkx", "setuptools", "sympy", "typing-extensions")
-BUILD = ("hatchling", "editables")  # builds the package itself, so that nothing is fetched for it without a hash
+BUILD = ("hatchling", "editables")  # builds the package without downloading anything without a hash
 
 
 def lock() -> None:
     for name, extras in LOCKS.items():
-        content = resolved(*extras, hashes=True)
+        content = resolve(*extras, hashes=True)
         (ROOT / name).write_text(HEADER.format(", ".join(extras)) + content)
         print(f"{name}: {content.count('==')} packages")
 
 
-def resolved(*extras: str, hashes: bool = False) -> str:
+def resolve(*extras: str, hashes: bool = False) -> str:
     """Return the packages that xmtc needs with some extras, pinned, for every platform and Python."""
     with tempfile.TemporaryDirectory() as folder:
         output, overrides, further = (Path(folder, name) for name in ("output", "overrides", "further.in"))
@@ -90,7 +90,7 @@ def built(folder: Path) -> dict[str, str]:
 def sbom(path: Path) -> None:
     """Write the bill of materials of a user's installation, with all extras that this repository tests."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
-        requirements.write(resolved("neural", "tune", "vocab"))
+        requirements.write(resolve("neural", "tune", "vocab"))
         requirements.flush()
         how = ["--pyproject", ROOT / "pyproject.toml", "--mc-type", "library", "--output-reproducible"]
         words = [sys.executable, "-m", "cyclonedx_py", "requirements", requirements.name, *how, "--output-file", path]

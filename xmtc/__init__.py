@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from xmtc.vocabulary import Vocabulary
 
 # Type checkers read the imports above and `__all__`, Python reads the table below; test_public_names.py compares them.
+# lazy_loader imports as fast, but would replace only this table, and needs a stub file and a dependency.
 # No public name may equal the name of a module in this package: importing the module would hide it.
 __all__ = [
     "METHODS",

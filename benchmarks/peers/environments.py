@@ -1,4 +1,4 @@
-"""The peers' virtual environments: one each, because they pin different versions of numpy."""
+"""Virtual environments of the peers, which pin different versions of numpy."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ REQUIREMENTS = Path(__file__).parent
 
 
 class NotInstalled(Exception):
-    """Why a peer cannot be run."""
+    """A peer cannot be run; the message is the reason."""
 
 
 def ignored_folder(folder: Path) -> Path:
-    """A folder that git does not look into, because it says so itself."""
+    """Create a folder that git ignores."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ".gitignore").write_text("*\n")
     return folder
 
 
 def interpreter(system: str, folder: Path, install: bool) -> str:
-    """The Python that runs a system: ours for ours; for a peer the one of folder/NAME, which is made if need be."""
+    """Return the Python of a system: this one for xmtc; for a peer, the one of folder/NAME, which is created if
+    missing."""
     if system == "xmtc":
         return sys.executable
     python = folder / system / "bin" / "python"
@@ -33,7 +34,7 @@ def interpreter(system: str, folder: Path, install: bool) -> str:
 
 
 def make(system: str, home: Path, python: Path) -> None:
-    """A virtual environment with what NAME.txt asks for, unless it is there already."""
+    """Create a virtual environment with the requirements of NAME.txt unless it exists."""
     wanted = (REQUIREMENTS / f"{system}.txt").read_text()
     stamp = home / "installed.txt"
     if stamp.exists() and stamp.read_text() == wanted:

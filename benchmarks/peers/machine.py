@@ -1,4 +1,4 @@
-"""What the page says of the machine, and of who else worked on it."""
+"""Description of the machine, and load by other processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def about(args: argparse.Namespace) -> dict[str, Any]:
-    """Where, when and how. Without --peers, --work and --corpora: they say where things lie, not what is measured."""
+    """Return place, time and settings, without --peers, --work and --corpora, which are local paths."""
     given = ["--data", *args.data, *(["--systems", *args.systems] if args.systems else [])]
     given += ["--repeats", str(args.repeats), "--threads", *map(str, args.threads)]
     return {
@@ -48,13 +48,13 @@ def commit() -> str:
 
 
 class Clock:
-    """Counts the cores that other processes keep busy from its making on."""
+    """Measure the CPU cores that other processes use, from its creation on."""
 
     def __init__(self) -> None:
         self.start = self.now()
 
     def others(self) -> float | None:
-        """Cores on average, as far as the system tells."""
+        """Return the mean number of cores, if the system reports it."""
         start, end = self.start, self.now()
         if start is None or end is None or end[0] == start[0]:
             return None
@@ -62,7 +62,7 @@ class Clock:
 
     @staticmethod
     def now() -> tuple[float, float] | None:
-        """Seconds passed, and processor seconds of everybody but us and the processes we started."""
+        """Return elapsed seconds, and processor seconds of all processes except this one and its children."""
         try:
             first = Path("/proc/stat").read_text().partition("\n")[0]
         except OSError:

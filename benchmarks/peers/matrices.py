@@ -1,4 +1,4 @@
-"""The same matrices for everybody: tf-idf and labels of a corpus, as scipy files and as omikuji's text file."""
+"""Matrices for all systems: tf-idf and labels of a corpus, as scipy files and as omikuji's text file."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from xmtc.data.corpus import open_corpus
 from xmtc.data.label_collector import LabelCollector
 from xmtc.features.tfidf import Tfidf
 
-TINY = 1e-6  # omikuji refuses a document without features, so such a one gets this value of the first feature
+TINY = 1e-6  # omikuji rejects documents without features, so they get this value of the first feature
 
 
 def prepare(source: Path, folder: Path, run: Run) -> dict[str, int]:
-    """Write X, Y, X_test, Y_test and train.txt; the sizes, for the report. Labels are numbered by name; those that the
-    training set lacks have further columns of Y_test."""
+    """Write X, Y, X_test, Y_test and train.txt; return the sizes. Labels are numbered by name; labels that are only in
+    the test set are the last columns of Y_test."""
     train, test = LabelCollector(), LabelCollector()
     texts = (document.text for document in train.collect(open_corpus(str(source / "train.jsonl.gz"))))
     fitted, bag = Tfidf(sublinear_tf=True, min_df=2).fit(texts, run)
@@ -29,7 +29,7 @@ def prepare(source: Path, folder: Path, run: Run) -> dict[str, int]:
 
 
 def write(folder: Path, X: csr_array, Y: csr_array, X_test: csr_array, Y_test: csr_array) -> dict[str, int]:
-    """The files, and their sizes for the report. A label without a document is left out, because peers refuse it."""
+    """Write the files; return their sizes. Labels without documents are removed, because peers reject them."""
     folder.mkdir(parents=True, exist_ok=True)
     used = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1]))
     if len(used) < Y.shape[1]:
@@ -49,7 +49,7 @@ def write(folder: Path, X: csr_array, Y: csr_array, X_test: csr_array, Y_test: c
 
 
 def write_text(path: Path, X: csr_array, Y: csr_array) -> int:
-    """The XMC repository's sparse format; the number of documents that had no features."""
+    """Write the sparse format of the XMC repository; return the number of documents without features."""
     empty = np.flatnonzero(np.diff(X.indptr) == 0)
     tiny = csr_matrix((np.full(len(empty), TINY, np.float32), (empty, np.zeros(len(empty), np.int32))), shape=X.shape)
     with path.open("wb") as file:
@@ -59,6 +59,6 @@ def write_text(path: Path, X: csr_array, Y: csr_array) -> int:
 
 
 def load_truth(folder: Path) -> tuple[csr_array, np.ndarray, int]:
-    """Y_test, how many training documents carry each label, and how many training documents there are."""
+    """Return Y_test, the training frequency of each label, and the number of training documents."""
     Y = load_npz(folder / "Y.npz")
     return csr_array(load_npz(folder / "Y_test.npz")), np.bincount(Y.indices, minlength=Y.shape[1]), Y.shape[0]

@@ -1,4 +1,4 @@
-"""From what the processes report to medians and ratios."""
+"""Medians and ratios of the results of processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 MB = 1e6
-# measure → what the tables call it; less is better in all of them
+# measure → title in the tables; lower is better for all
 COMPARED = {
     "train_s": "training",
     "batch_ms": "batch",
@@ -23,7 +23,7 @@ BEST_PEER = "best peer"
 
 
 def numbers(train: dict, predict: dict, judged: dict[str, float]) -> dict[str, Any]:
-    """One run, flat."""
+    """Return one run as a flat dictionary."""
     seconds, single = train["seconds"], np.array(predict["single_seconds"]) * 1000
     values = {
         "start_s": seconds["import"] + seconds["warm_up"],
@@ -54,13 +54,13 @@ def brief(record: dict[str, Any]) -> str:
 
 
 def last_words(log: Path, code: int) -> str:
-    """The last line a process wrote, without the folders of this machine."""
+    """Return the last line of a process's output, without folders of this machine."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     said = re.sub(r"(?:/[\w.+-]+)+/", "", lines[-1][:200] if lines else "no output")
     return f"{said.replace('|', ' ')} (exit status {code})"
 
 
-def completed(result: dict[str, Any], data: str, row: str) -> list[dict[str, Any]]:
+def select_complete_rows(result: dict[str, Any], data: str, row: str) -> list[dict[str, Any]]:
     return [run for run in result["runs"] if (run["data"], run["row"]) == (data, row) and "failed" not in run]
 
 
@@ -69,11 +69,11 @@ def failures(result: dict[str, Any], data: str, row: str) -> list[str]:
 
 
 def summary(result: dict[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
-    """data → row → measure → median over the repeats (of P and PSP: the mean)."""
+    """Return data → row → measure → median over the repeats (mean for P and PSP)."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for data in result["data"]:
         for row in result["rows"]:
-            runs = completed(result, data, row)
+            runs = select_complete_rows(result, data, row)
             names = [name for name, value in (runs[0] if runs else {}).items() if isinstance(value, float)]
             if runs:
                 found.setdefault(data, {})[row] = {name: middle(name, runs) for name in names}
@@ -86,8 +86,10 @@ def middle(name: str, runs: list[dict[str, Any]]) -> float:
 
 
 def ratios(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """The peer's measure over ours, of medians, and of each repeat; and P, ours less theirs. Every row of ours stands
-    against its own peer, and against the best of all peers in each measure by itself."""
+    """Return the measure of the peer divided by ours, for medians and each repeat, and our P minus theirs.
+
+    Each of our rows is compare_rows with its peer, and with the best of all peers in each measure.
+    """
     found = []
     for data, rows in summary(result).items():
         peers = [row for row in rows if result["rows"][row]["system"] != "xmtc"]
@@ -95,19 +97,19 @@ def ratios(result: dict[str, Any]) -> list[dict[str, Any]]:
             own = result["rows"][row]["against"]
             if own in peers:
                 difference = {name: round(rows[row][name] - rows[own][name], 3) for name in PRECISIONS}
-                entry = compared(result, data, row, dict.fromkeys(COMPARED, own))
+                entry = compare_rows(result, data, row, dict.fromkeys(COMPARED, own))
                 found.append({"against": own, **entry, "difference": difference})
             if peers:
                 best = {name: min(peers, key=lambda peer: rows[peer][name]) for name in COMPARED}
-                found.append({"against": BEST_PEER, **compared(result, data, row, best)})
+                found.append({"against": BEST_PEER, **compare_rows(result, data, row, best)})
     return found
 
 
-def compared(result: dict[str, Any], data: str, row: str, against: dict[str, str]) -> dict[str, Any]:
+def compare_rows(result: dict[str, Any], data: str, row: str, against: dict[str, str]) -> dict[str, Any]:
     entry: dict[str, Any] = {"data": data, "row": row}
-    ours = {run["repeat"]: run for run in completed(result, data, row)}
+    ours = {run["repeat"]: run for run in select_complete_rows(result, data, row)}
     for name, peer in against.items():
-        theirs = {run["repeat"]: run for run in completed(result, data, peer)}
+        theirs = {run["repeat"]: run for run in select_complete_rows(result, data, peer)}
         each = [round(theirs[repeat][name] / ours[repeat][name], 3) for repeat in sorted(ours.keys() & theirs.keys())]
         ratio = middle(name, list(theirs.values())) / middle(name, list(ours.values()))
         entry[name] = {"peer": peer, "ratio": round(ratio, 3), "each": each}

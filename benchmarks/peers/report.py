@@ -1,4 +1,4 @@
-"""A Markdown page of a benchmark's result.
+"""Render the result of a benchmark as a Markdown page.
 
 python benchmarks/peers/report.py OUT.json
 """
@@ -57,7 +57,7 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 def company(result: dict[str, Any]) -> list[str]:
-    """Who else was at work, without which seconds cannot be trusted."""
+    """Return a sentence about other load of the machine, without which times cannot be judged."""
     others = [run["others"] for run in result["runs"] if run.get("others") is not None]
     if not others:
         return []

@@ -1,4 +1,4 @@
-"""One training or one prediction, in a process of its own, under the interpreter of the system it measures.
+"""Run one training or one prediction in its own process, with the interpreter of the measured system.
 
 python runner.py warm_up|train|predict JOB.json
 
@@ -17,14 +17,14 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-K = 5  # labels asked for
-N_SINGLE, N_WARM = 500, 20  # documents asked for one at a time, and calls before those are counted
-N_BATCHES, LONG_ENOUGH = 5, 5.0  # times the whole test set is asked for at most, and seconds to do so
+K = 5  # number of requested labels
+N_SINGLE, N_WARM = 500, 20  # number of single-document calls, and of calls before measuring
+N_BATCHES, LONG_ENOUGH = 5, 5.0  # maximum number of passes over the test set, and maximum seconds
 
 
 def main(stage: str, path: str) -> None:
     job = json.loads(Path(path).read_text())
-    # before any library starts its threads: everybody gets the same cores
+    # before any library starts threads: all systems get the same cores
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job["threads"]])
     started = perf_counter()
     module = import_module(f"with_{job['system']}")
@@ -36,7 +36,7 @@ def main(stage: str, path: str) -> None:
 
 
 def warm_up(system, job: dict, seconds: dict) -> dict:
-    """Once before everything else: what is not compiled yet is compiled now, where nobody's clock runs."""
+    """Compile and load everything before measuring."""
     timed(seconds, "warm_up", system.warm_up, Path(job["data"]))
     return {}
 
@@ -70,7 +70,7 @@ def predict(system, job: dict, seconds: dict) -> dict:
 
 
 def one_by_one(system, model, X) -> list[float]:
-    """Seconds of each call with one document."""
+    """Return the seconds of each call with one document."""
     system.prepare_singles(model)
     documents = [system.single(X[i : i + 1]) for i in range(min(N_SINGLE, X.shape[0]))]
     for document in documents[:N_WARM]:
@@ -84,8 +84,11 @@ def one_by_one(system, model, X) -> list[float]:
 
 
 def repeated(work, *arguments):
-    """Seconds of the same work, and its result: the median of as many times as fit in LONG_ENOUGH, but for the first
-    and at most N_BATCHES, so that the few milliseconds of a small test set are not left to chance."""
+    """Return the seconds and the result of repeated work: the median of the runs that fit in LONG_ENOUGH, without the
+    first, at most N_BATCHES.
+
+    A small test set takes only milliseconds, so one run would be noisy.
+    """
     each: dict[str, float] = {}
     result = None
     while len(each) < N_BATCHES and (not each or sum(each.values()) < LONG_ENOUGH):
@@ -101,19 +104,19 @@ def timed(seconds: dict, name: str, work, *arguments):
 
 
 def forget_peak() -> int:
-    """Bytes in memory now. The peak is counted from here on, where the kernel lets us."""
+    """Return the resident bytes, and reset the peak if the kernel allows it."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     return status("VmRSS")
 
 
 def peak() -> int:
-    """Bytes at the most since `forget_peak`, data and libraries included."""
+    """Return the peak of resident bytes since `forget_peak`, including data and libraries."""
     return status("VmHWM") or peak_of_process()
 
 
 def peak_of_process() -> int:
-    """Bytes at the most since the process began. Linux counts what the parent held at the fork, too."""
+    """Return the peak of resident bytes since the process started; on Linux, it includes the parent at the fork."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

@@ -10,15 +10,15 @@ from scipy.sparse import csr_matrix, load_npz
 from sparsekmeans import sparse_kmeans
 
 PACKAGES = ("libmultilabel", "liblinear-multicore", "sparsekmeans", "numpy", "scipy")
-BATCH = 256  # documents scored together: the default of its linear_test, whose answers are dense
+BATCH = 256  # number of documents per batch: the default of its linear_test, whose results are dense
 N_WARM = 1000  # documents
 
 check_centroids_density = sparse_kmeans.check_centroids_density
 
 
 def check_evaluated_centroids(centroids):
-    """Mends sparsekmeans 0.3.1: where distinct labels are fewer than clusters (cve-libraries), its centroids are a
-    slice that is not evaluated, so that filling it with zeros is lost and the training breaks off."""
+    """Fix sparsekmeans 0.3.1: with fewer distinct labels than clusters (cve-libraries), filling its centroids with
+    zeros has no effect, and training fails."""
     return check_centroids_density(centroids if isinstance(centroids, sparse_kmeans.Matrix) else centroids.new())
 
 
@@ -27,12 +27,12 @@ sparse_kmeans.check_centroids_density = check_evaluated_centroids
 
 class System:
     def __init__(self, kind: str, parameters: dict, threads: int, seed: int) -> None:
-        """It always trains with one thread a core."""
+        """Do nothing: it always uses one thread per core."""
         self.parameters = parameters
         np.random.seed(seed)  # noqa: NPY002 - where it takes its seed from
 
     def warm_up(self, folder: Path) -> None:
-        """Its k-means prepares itself when it is first used."""
+        """Prepare its k-means, which otherwise happens on first use."""
         X, Y = self.read(folder)
         Y = Y[:N_WARM]
         linear.train_tree(Y[:, np.unique(Y.indices)], X[:N_WARM], verbose=False, **self.parameters)
@@ -59,7 +59,7 @@ class System:
         return [self.predict_single(model, documents, k) for documents in batch]
 
     def prepare_singles(self, model) -> None:
-        """Nothing to do: it has no threads here."""
+        """Do nothing: it has no threads here."""
 
     def single(self, row) -> csr_matrix:
         return csr_matrix(row)

@@ -20,7 +20,7 @@ class System:
         self.training = {name: parameters[name] for name in ("nr_splits", "threshold", "Cp", "Cn")}
 
     def warm_up(self, folder: Path) -> None:
-        """Nothing to do: it is compiled ahead."""
+        """Do nothing: it is compiled ahead of time."""
 
     def read(self, folder: Path) -> tuple:
         X, Y = (load_npz(folder / name) for name in ("X.npz", "Y.npz"))
@@ -38,7 +38,7 @@ class System:
         model.save(str(model_folder))
 
     def load(self, model_folder: Path) -> XLinearModel:
-        """For prediction only: the form its documentation calls the fastest."""
+        """Convert to the format for prediction that its documentation calls the fastest."""
         return XLinearModel.load(str(model_folder), is_predict_only=True)
 
     def batch(self, X) -> csr_matrix:
@@ -48,7 +48,7 @@ class System:
         return model.predict(batch, beam_size=self.beam, only_topk=k, threads=self.threads)
 
     def prepare_singles(self, model) -> None:
-        """Nothing to do: the call says how many threads."""
+        """Do nothing: the call has a parameter for threads."""
 
     def single(self, row) -> csr_matrix:
         return csr_matrix(row)

@@ -1,4 +1,4 @@
-"""napkinXC: probabilistic label trees in C++. It writes its model while it trains, so that saving is training."""
+"""napkinXC: probabilistic label trees in C++. It writes its model during training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class System:
         self.parameters = {**parameters, "seed": seed, "threads": threads}
 
     def warm_up(self, folder: Path) -> None:
-        """Nothing to do: it is compiled ahead."""
+        """Do nothing: it is compiled ahead of time."""
 
     def read(self, folder: Path) -> tuple:
         return tuple(csr_matrix(load_npz(folder / name)) for name in ("X.npz", "Y.npz"))
@@ -27,7 +27,7 @@ class System:
         return model
 
     def save(self, model: PLT, model_folder: Path) -> None:
-        """It is there already."""
+        """Do nothing: the model is already written."""
 
     def load(self, model_folder: Path) -> PLT:
         model = PLT(str(model_folder), **self.parameters)
@@ -41,7 +41,7 @@ class System:
         return model.predict_proba(batch, top_k=k)
 
     def prepare_singles(self, model: PLT) -> None:
-        """One thread is faster than two for one document."""
+        """Use one thread, which is faster than two for one document."""
         model.set_params(threads=1)
 
     def single(self, row) -> csr_matrix:

@@ -1,4 +1,4 @@
-"""omikuji: Parabel and Bonsai in Rust. It trains from a text file, and its Python API predicts one document a call."""
+"""omikuji: Parabel and Bonsai in Rust. It trains from a text file; its Python API predicts one document per call."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import omikuji
 from omikuji import ffi, lib
 
 PACKAGES = ("omikuji", "numpy", "scipy")
-MAX_SPARSE_DENSITY = 0.1  # as omikuji's own command line turns weights dense before it predicts
-PARTS = 16  # of a batch, for each thread
-N_TRIES, N_TRIED = 6, 1000  # times, and documents each, to find the number of threads
+MAX_SPARSE_DENSITY = 0.1  # omikuji's command line also makes weights dense before prediction
+PARTS = 16  # batch size per thread
+N_TRIES, N_TRIED = 6, 1000  # number of repeats and of documents for choosing the number of threads
 
 
 def seconds(work, *arguments) -> float:
@@ -24,7 +24,7 @@ def seconds(work, *arguments) -> float:
 
 class System:
     def __init__(self, kind: str, parameters: dict, threads: int, seed: int) -> None:
-        """omikuji has no seed: it starts at random every time."""
+        """Ignore the seed: omikuji has none."""
         self.threads, self.callers = threads, 0
         self.pool = omikuji._ThreadPoolHandle(threads, initialize=True)
         self.hyper_param = omikuji.Model.default_hyper_param()
@@ -32,17 +32,17 @@ class System:
             setattr(self.hyper_param, name, value)
 
     def warm_up(self, folder: Path) -> None:
-        """Nothing to do: it is compiled ahead."""
+        """Do nothing: it is compiled ahead of time."""
 
     def read(self, folder: Path):
-        """The first of the two calls that Model.train_on_data consists of."""
+        """Run the first of the two calls of Model.train_on_data."""
         pointer = lib.load_omikuji_data_set(ffi.new("char[]", str(folder / "train.txt").encode()), self.pool.ptr)
         if pointer == ffi.NULL:
             raise RuntimeError("omikuji could not read the training file")
         return ffi.gc(pointer, lib.free_omikuji_data_set)
 
     def train(self, data, model_folder: Path) -> omikuji.Model:
-        """The second of them."""
+        """Run the second call."""
         pointer = lib.train_omikuji_model(data, self.hyper_param, self.pool.ptr)
         if pointer == ffi.NULL:
             raise RuntimeError("omikuji could not train")
@@ -61,8 +61,11 @@ class System:
         return [self.single(X[i]) for i in range(X.shape[0])]
 
     def predict_batch(self, model: omikuji.Model, batch: list, k: int) -> list:
-        """The package has no call for many documents. So one thread or several of ours call it for one after another,
-        whichever the first documents show to be faster: it lets go of the GIL, but not while it takes the input in."""
+        """Predict many documents with one call per document, from one or several Python threads, whichever is faster
+        for the first documents.
+
+        The package has no call for many documents. It releases the GIL, except while it reads its input.
+        """
         if not self.callers:
             tries = [(1, self.threads)[i % 2] for i in range(N_TRIES)]
             self.callers = min(tries, key=lambda callers: seconds(self.call, model, batch[:N_TRIED], k, callers))
@@ -77,7 +80,7 @@ class System:
             return [found for part in pool.map(lambda part: self.call(model, part, k, 1), parts) for found in part]
 
     def prepare_singles(self, model) -> None:
-        """Nothing to do: with one thread of its pool or all, a document takes as long."""
+        """Do nothing: a single document takes the same time with any number of threads."""
 
     def single(self, row) -> list:
         return list(zip(row.indices.tolist(), row.data.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Ours: any method of METHODS, predicting from the memory-mapped model folder."""
+"""xmtc: any method of METHODS, with prediction from the memory-mapped model folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xmtc.core.run import Run
 from xmtc.methods import method_class
 
 PACKAGES = ("xmtc", "numba", "numpy", "scipy")
-N_WARM = 1000  # documents
+N_WARM = 1000  # batch size
 
 
 class System:
@@ -27,7 +27,7 @@ class System:
         self.run = Run(threads)
 
     def warm_up(self, folder: Path) -> None:
-        """Load the compiled code from its cache, as an import does for the peers."""
+        """Load the compiled code from its cache, which corresponds to the import of the peers."""
         data = self.read(folder)
         X, Y = data.X[:N_WARM], data.Y[:N_WARM]
         seen = np.unique(Y.indices)
@@ -55,7 +55,7 @@ class System:
         return model.predict(batch, k=k, run=self.run)
 
     def prepare_singles(self, model) -> None:
-        """Nothing to do: the call says how many threads."""
+        """Do nothing: the call has a parameter for threads."""
 
     def single(self, row) -> Dataset:
         return Dataset.from_matrix(csr_array(row))

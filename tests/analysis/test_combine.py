@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from commands import lines_of
 from planted import make_planted_corpus, planted_words
-from test_damaged_models import set_said
+from test_damaged_models import set_about_value
 from test_features import run as xmtc
 from voting import enter
 
@@ -113,7 +113,7 @@ def test_damaged_combined_model_is_refused(path, value, phrase, tmp_path):
     inner[last] = {"array": "parts"} if value is None else value
     if value is None:
         inner[last] = models[0]["numbers"]
-    set_said(tmp_path / "both", where, models)
+    set_about_value(tmp_path / "both", where, models)
     with pytest.raises(XmtcError, match=f"is damaged: .*{phrase}"):
         Tagger.load(tmp_path / "both").predict_labels(["text"])
 

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from commands import xmtc
+from commands import invoke
 from planted import make_planted_corpus
 from scipy.sparse import csr_array
 
@@ -215,34 +215,34 @@ def place(tmp_path_factory):
             for i, (text, labels) in enumerate(zip(texts, tags, strict=True))
         ]
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-    done = xmtc("train", "train.jsonl", "-o", "model", "-p", "n_trees=1", "-q", cwd=folder)
+    done = invoke("train", "train.jsonl", "-o", "model", "-p", "n_trees=1", "-q", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
 
 
 def test_command_writes_every_format(place):
     for name in ("report.html", "report.md", "report.json", "report.csv"):
-        done = xmtc("report", "model", "test.jsonl", "-o", name, cwd=place)
+        done = invoke("report", "model", "test.jsonl", "-o", name, cwd=place)
         assert done.returncode == 0, done.stderr
         assert f"{name} written." in done.stderr.decode()
-        done = xmtc("report", "model", "test.jsonl", "-o", name, "-q", cwd=place)  # one of ours may be replaced
+        done = invoke("report", "model", "test.jsonl", "-o", name, "-q", cwd=place)  # one of ours may be replaced
         assert done.returncode == 0, done.stderr
     result = json.loads((place / "report.json").read_text())
     assert result["documents"] == 60
     assert result["metrics"]["P@1"]["mean"] > 0.8
     assert result["unknown"] == [["new", 3]]
-    expected = json.loads(xmtc("evaluate", "model", "test.jsonl", "P@1", "--json", "-q", cwd=place).stdout)["P@1"]
+    expected = json.loads(invoke("evaluate", "model", "test.jsonl", "P@1", "--json", "-q", cwd=place).stdout)["P@1"]
     assert result["metrics"]["P@1"]["mean"] == pytest.approx(expected)
     assert result["worst"][0]["words"]
     assert len(list(csv.DictReader((place / "report.csv").open()))) == len(result["labels"])
 
 
 def test_number_of_labels_is_as_in_training_without_a_threshold(place):
-    assert xmtc("report", "model", "test.jsonl", "-o", "a.json", "-q", cwd=place).returncode == 0
+    assert invoke("report", "model", "test.jsonl", "-o", "a.json", "-q", cwd=place).returncode == 0
     usual = json.loads((place / "a.json").read_text())["decided"]["tags"]
     lines = [json.loads(line) for line in (place / "train.jsonl").read_text().splitlines()]
     assert usual == pytest.approx(np.mean([len(line["labels"]) for line in lines]), abs=0.1)
-    assert xmtc("report", "model", "test.jsonl", "-o", "b.json", "--threshold", 2, "-q", cwd=place).returncode == 0
+    assert invoke("report", "model", "test.jsonl", "-o", "b.json", "--threshold", 2, "-q", cwd=place).returncode == 0
     assert json.loads((place / "b.json").read_text())["decided"]["tags"] == 0
 
 
@@ -271,15 +271,15 @@ def test_metrics_per_label_match_a_worked_example():
 
 @pytest.mark.parametrize("name", ["labels.csv", "labels.tsv", "labels.jsonl", "labels.xlsx", "labels.parquet"])
 def test_evaluate_writes_metrics_per_label(place, name):
-    plain = xmtc("evaluate", "model", "test.jsonl", "--json", "-q", cwd=place)
-    done = xmtc("evaluate", "model", "test.jsonl", "--json", "-q", "--per-label", name, cwd=place)
+    plain = invoke("evaluate", "model", "test.jsonl", "--json", "-q", cwd=place)
+    done = invoke("evaluate", "model", "test.jsonl", "--json", "-q", "--per-label", name, cwd=place)
     assert done.returncode == 0, done.stderr
     assert done.stdout == plain.stdout  # metrics are the same, however deep it looks
     assert f"{name} written. Labels are assigned from a score of" in done.stderr.decode()
     assert (place / name).stat().st_size > 1000
     if name.endswith("csv"):
         rows = list(csv.DictReader((place / name).open()))
-        xmtc("report", "model", "test.jsonl", "-o", "same.csv", "-q", cwd=place)
+        invoke("report", "model", "test.jsonl", "-o", "same.csv", "-q", cwd=place)
         assert rows == list(csv.DictReader((place / "same.csv").open()))  # the report's own
 
 
@@ -302,16 +302,16 @@ def test_markdown_lists_documents(report):
 
 def test_report_does_not_overwrite_its_inputs(place):
     (place / "notes.md").write_text("# Report: my own\n")
-    done = xmtc("report", "model", "test.jsonl", "-o", "notes.md", cwd=place)
+    done = invoke("report", "model", "test.jsonl", "-o", "notes.md", cwd=place)
     assert (done.returncode, (place / "notes.md").read_text()) == (2, "# Report: my own\n")
-    done = xmtc("report", "model", "test.jsonl", "-o", "none/report.md", cwd=place)
+    done = invoke("report", "model", "test.jsonl", "-o", "none/report.md", cwd=place)
     assert b"The folder of none/report.md is not there" in done.stderr
-    done = xmtc("report", "model", "test.jsonl", "--language", "fi", cwd=place)
+    done = invoke("report", "model", "test.jsonl", "--language", "fi", cwd=place)
     assert b"needs a vocabulary" in done.stderr
     (place / "mine.html").write_text("<p>mine</p>")
-    done = xmtc("report", "model", "test.jsonl", "-o", "mine.html", cwd=place)
+    done = invoke("report", "model", "test.jsonl", "-o", "mine.html", cwd=place)
     assert (done.returncode, (place / "mine.html").read_text()) == (2, "<p>mine</p>")
     assert b"is no report of xmtc" in done.stderr
-    done = xmtc("report", "model", "test.jsonl", "-o", "report.docx", cwd=place)
+    done = invoke("report", "model", "test.jsonl", "-o", "report.docx", cwd=place)
     assert done.returncode == 2
     assert b".html, .md, .json or .csv" in done.stderr

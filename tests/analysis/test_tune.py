@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from commands import lines_of
 from planted import make_planted_corpus
+from recorded_progress import RecordedProgress
 from test_methods import ONE, quick
 from typer.testing import CliRunner, Result
 
@@ -240,31 +241,11 @@ def test_no_trial_starts_after_the_time_limit():
 
 
 def test_progress_counts_trials_and_shows_the_best_value():
-    class RecordingProgress:
-        def __init__(self):
-            self.steps, self.news = 0, []
-
-        def __call__(self, title, total=None):
-            self.title, self.total = title, total
-            return self
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            return None
-
-        def advance(self, steps=1):
-            self.steps += steps
-
-        def set_status(self, news):
-            self.news.append(news)
-
-    progress = RecordingProgress()
+    progress = RecordedProgress()
     run = search.replace(ONE, progress=progress)
     result = tune(TRAIN, VALID, PIPELINE, {"C": Range(0.5, 2.0)}, TuningGoal(trials=3), run)
     assert (progress.title, progress.total, progress.steps) == ("tuning parabel", 3, 3)
-    assert progress.news[-1] == f"best nDCG@5 {100 * result[0].value:.2f}"
+    assert progress.statuses[-1] == f"best nDCG@5 {100 * result[0].value:.2f}"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""A server with a small model, and Chromium before it. Where something of that is missing, the tests say so and skip.
+"""Server with a small model, and Chromium. Tests are skipped if one of them is missing.
 
-The browser is the system's (`chromium`, `google-chrome`), driven by playwright: `pip install playwright` is enough.
-axe-core comes from $AXE_CORE (a path of axe.min.js), or from npm.
+The browser is the one of the system (`chromium`, `google-chrome`), controlled by playwright: `pip install playwright`
+is enough. axe-core comes from $AXE_CORE (path of axe.min.js) or from npm.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def server(library: Path) -> Iterator[str]:
         yield f"{service.url}/"
 
 
-@pytest.fixture(scope="module")  # playwright keeps an event loop running, in which other modules could not start theirs
+# playwright keeps an event loop running, which prevents other modules from starting their own
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     driver = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -50,7 +51,7 @@ def browser() -> Iterator[Any]:
 
 
 def wait_until_answered(address: str) -> None:
-    """A server says where it will listen a moment before it does."""
+    """Wait until the server answers, which is shortly after it prints its address."""
     for _ in range(100):
         with suppress(OSError), urlopen(f"{address}healthz", timeout=5):
             return
@@ -60,7 +61,7 @@ def wait_until_answered(address: str) -> None:
 
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Opens the page as a new visitor. At the end no script has failed, and nothing was asked of another server."""
+    """Open the page as a new visitor; afterwards, assert that no script failed and no other server was contacted."""
     contexts, wrong = [], []
 
     def open_page(address: str, ready: bool = True, **settings: Any) -> Any:
@@ -90,7 +91,7 @@ def page(visit: Callable[..., Any], server: str) -> Any:
 
 @pytest.fixture(scope="session")
 def axe(tmp_path_factory) -> str:
-    """The script of axe-core."""
+    """Return the script of axe-core."""
     if "AXE_CORE" in os.environ:
         return Path(os.environ["AXE_CORE"]).read_text()
     npm = shutil.which("npm")
@@ -106,7 +107,7 @@ def axe(tmp_path_factory) -> str:
 
 @pytest.fixture
 def violations(axe: str) -> Callable[[Any], list[str]]:
-    """What of a page as it stands breaks WCAG 2.2 AA, or what axe holds for good practice."""
+    """Return violations of WCAG 2.2 AA and of axe's best practices in the current state of the page."""
 
     def look(page: Any) -> list[str]:
         page.evaluate(axe)

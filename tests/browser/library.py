@@ -1,4 +1,4 @@
-"""A small library to tag: topics with words of their own, names in two languages, and one name that is an attack."""
+"""Small library corpus: topics with their own words, names in two languages, and one malicious name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GARDEN_TEXT = "Roses and tulips need good soil. The greenhouse and the compost c
 
 
 def labelled(n_docs: int, seed: int) -> list[dict]:
-    """Documents of one or two topics, each with words of those and common ones."""
+    """Yield documents of one or two topics, each with words of the topics and common words."""
     chosen = random.Random(seed)
     documents = []
     for number in range(n_docs):
@@ -44,7 +44,7 @@ def write_lines(path: Path, records: list[dict]) -> None:
 
 
 def make_library(folder: Path) -> Path:
-    """A model with names, probabilities, a decision and a report, and the corpus that it comes from."""
+    """Create a model with names, probabilities, tuned thresholds and a report, and its corpus."""
     write_lines(folder / "train.jsonl", labelled(400, seed=0))
     write_lines(folder / "valid.jsonl", labelled(150, seed=3))
     write_lines(folder / "test.jsonl", labelled(60, seed=1))

@@ -1,4 +1,4 @@
-"""The page of the server, as people use it: in Chromium, with a real model behind it."""
+"""Web page of the server in Chromium, with a real model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def explain(page, name: str) -> None:
 
 
 def answers(page, **answer) -> None:
-    """Has the server answer the next predictions so."""
+    """Make the server return given responses to the next predictions."""
     page.route("**/predict", lambda route: route.fulfill(**answer))
 
 
@@ -53,7 +53,7 @@ def downloaded(page, button: str) -> tuple[str, bytes]:
     return waiting.value.suggested_filename, Path(waiting.value.path()).read_bytes()
 
 
-def test_a_text_is_tagged(page):
+def test_text_is_tagged(page):
     assert page.locator("#empty").is_visible()
     tag(page)
     assert names(page)[0] == GARDEN
@@ -93,8 +93,8 @@ def wait_for(page, requests: list) -> None:
     raise AssertionError("the page sent no request")
 
 
-def test_a_tag_is_explained(page):
-    tag(page, f"🚀🚀 {GARDEN_TEXT}")  # which JavaScript counts twice
+def test_tag_is_explained(page):
+    tag(page, f"🚀🚀 {GARDEN_TEXT}")  # JavaScript counts it as two characters
     explain(page, GARDEN)
     marked = {word.lower() for word in page.locator("#marked mark").all_inner_texts()}
     assert {"roses", "tulips", "soil"} <= marked <= set(TOPICS["garden"][2].split())
@@ -107,7 +107,7 @@ def test_a_tag_is_explained(page):
     assert not page.locator("#marked").is_visible()
 
 
-def test_the_strongest_part_of_a_word_is_bold(page):
+def test_strongest_part_of_a_word_is_bold(page):
     cut = """import("./static/highlight.js").then(({ markedText }) => {
       const words = [
         { spans: [[5, 9], [0, 4]], weights: [1, 2], parts: [[6, 8], null] },
@@ -120,21 +120,21 @@ def test_the_strongest_part_of_a_word_is_bold(page):
     assert page.evaluate(cut) == found
 
 
-def test_scores(page):
-    """Probabilities are in percent; other scores stand as they are."""
+def test_probabilities_are_shown_in_percent(page):
+    """Scores that are not probabilities are shown unchanged."""
     ask = """import("./static/tags.js").then(({ scoreOf }) =>
       [[0.934, true], [0.001, true], [0.934, false], [0.001, false], [-1.5, false]].map((each) => scoreOf(...each)))"""
     assert page.evaluate(ask) == ["93 %", "< 1 %", "0.93", "< 0.01", "−1.50"]
 
 
-def test_bars(page):
-    """A bar is as long as its score; where scores have no scale, they stand between the worst and the best."""
+def test_length_of_bars_shows_the_score(page):
+    """Scores without a scale are shown between the worst and the best."""
     ask = """import("./static/tags.js").then(({ barOf }) =>
       [[0.3, 0.1], [7, -2], [-2, 7], [7, 7]].map(([score, other]) => barOf(score, [{ score }, { score: other }])))"""
     assert page.evaluate(ask) == pytest.approx([0.3, 1, 0.1, 1])
 
 
-def test_settings(page):
+def test_settings_are_applied(page):
     tag(page)
     page.fill("#k", "2")
     page.keyboard.press("Enter")
@@ -153,7 +153,7 @@ def test_settings(page):
     assert [page.input_value(f"#{field}") for field in ("k", "language", "decision")] == ["2", "fi", "above"]
 
 
-def test_numbers_out_of_range_are_mended(page):
+def test_numbers_out_of_range_are_corrected(page):
     for field, given, mended in (("k", "7000", "100"), ("k", "2.7", "3"), ("k", "", "8")):
         page.fill(f"#{field}", given)
         page.keyboard.press("Tab")
@@ -167,8 +167,8 @@ def test_tuned_thresholds(page):
     assert not page.locator("#k").is_visible()
 
 
-def test_a_model_that_can_do_less(visit, server):
-    """Raw scores, no decision, no reasons, no languages, no report: what is not there is not offered."""
+def test_unavailable_features_are_hidden(visit, server):
+    """The model has raw scores, no thresholds, no explanations, no languages and no report."""
     page = visit(server)
     about = page.evaluate("fetch('v1/models').then(answer => answer.json())")
     about["models"][0] |= {"calibrated": False, "decision": None, "explains": False, "languages": [], "report": False}
@@ -182,7 +182,7 @@ def test_a_model_that_can_do_less(visit, server):
     assert page.locator("button.tag, #language:visible, #report:visible, #keys:visible").count() == 0
 
 
-def test_a_text_that_has_changed(page):
+def test_labels_of_a_changed_text_are_marked_as_outdated(page):
     tag(page)
     page.fill("#text", "A violin and a cello.")
     assert page.locator("#stale").is_visible()
@@ -192,16 +192,16 @@ def test_a_text_that_has_changed(page):
     assert not page.locator("#stale").is_visible()
 
 
-def test_no_tag(page):
+def test_text_without_labels_is_reported(page):
     page.fill("#text", "zzzz qqqq")
     page.click("#tag")
     expect(page.locator("#none")).to_have_text("No tags: the model knows no word of this text.")
     page.select_option("#decision", "above")
     expect(page.locator("#none")).to_have_text("No tag has a score above 0.5.")
-    assert page.locator("#add").is_visible()  # a person may know better
+    assert page.locator("#add").is_visible()  # users can add labels themselves
 
 
-def test_files_of_one_document(page, tmp_path):
+def test_files_of_one_document_are_tagged(page, tmp_path):
     (tmp_path / "note.txt").write_text(GARDEN_TEXT)
     page.set_input_files("#file", tmp_path / "note.txt")
     page.wait_for_selector("#tags > li")
@@ -210,7 +210,7 @@ def test_files_of_one_document(page, tmp_path):
     assert not page.locator("#back").is_visible()
 
 
-def test_several_files(page, tmp_path):
+def test_several_files_are_tagged(page, tmp_path):
     for topic in ("music", "law"):
         (tmp_path / f"{topic}.txt").write_text(TOPICS[topic][2])
     page.set_input_files("#file", [tmp_path / "music.txt", tmp_path / "law.txt"])
@@ -220,7 +220,7 @@ def test_several_files(page, tmp_path):
     assert best == [TOPICS["music"][0], TOPICS["law"][0]]
 
 
-def test_a_pdf(visit, server, tmp_path):
+def test_pdf_is_tagged(visit, server, tmp_path):
     pytest.importorskip("pypdf", reason="PDF needs xmtc[documents]")
     printed = visit(server)
     printed.fill("#text", GARDEN_TEXT)
@@ -233,7 +233,7 @@ def test_a_pdf(visit, server, tmp_path):
     assert names(page)[0] == GARDEN
 
 
-def test_a_dropped_file(page):
+def test_dropped_file_is_tagged(page):
     drop = """text => {
       const files = new DataTransfer();
       files.items.add(new File([text], "note.txt", { type: "text/plain" }));
@@ -246,7 +246,7 @@ def test_a_dropped_file(page):
     assert not page.locator("#drop").is_visible()
 
 
-def test_a_table_is_tagged_and_downloaded(page, tmp_path):
+def test_table_is_tagged_and_downloaded(page, tmp_path):
     page.set_input_files("#file", table(tmp_path / "books.csv", 70))
     page.get_by_text("70 documents tagged").first.wait_for()
     assert page.locator("#rows tr").count() == 70
@@ -269,7 +269,7 @@ def test_a_table_is_tagged_and_downloaded(page, tmp_path):
     assert content.startswith(b"PK")
 
 
-def test_another_column(page, tmp_path):
+def test_text_column_can_be_selected(page, tmp_path):
     page.set_input_files("#file", table(tmp_path / "books.csv", 3))
     page.get_by_text("3 documents tagged").first.wait_for()
     assert page.input_value("#column") == "text"
@@ -277,7 +277,7 @@ def test_another_column(page, tmp_path):
     expect(page.locator("#rows .excerpt").first).to_have_text("a title")
 
 
-def test_a_document_of_a_table(page, tmp_path):
+def test_document_of_a_table_is_shown(page, tmp_path):
     page.set_input_files("#file", table(tmp_path / "books.csv", 3))
     page.get_by_text("3 documents tagged").first.wait_for()
     page.locator("#rows button").nth(1).click()
@@ -287,19 +287,19 @@ def test_a_document_of_a_table(page, tmp_path):
     page.keyboard.press("Enter")
     page.click("#back")
     assert page.locator("#rows tr").count() == 3
-    expect(page.locator("#rows .chips li")).to_have_count(3)  # as the settings want it by now
+    expect(page.locator("#rows .chips li")).to_have_count(3)  # with the current settings
     page.click("#close-many")
     assert page.locator("#text").is_visible()
     assert not page.locator("#back").is_visible()
 
 
-def test_a_run_is_cancelled_and_goes_on(page, tmp_path):
+def test_run_is_cancelled_and_resumed(page, tmp_path):
     asked = []
 
     def slowly(route):
         asked.append(route)
         if len(asked) == 1:
-            route.continue_()  # the second is left hanging
+            route.continue_()  # the second request never ends
 
     page.route("**/predict", slowly)
     page.set_input_files("#file", table(tmp_path / "books.csv", 70))
@@ -317,7 +317,7 @@ def test_a_run_is_cancelled_and_goes_on(page, tmp_path):
     assert page.locator("#rows .chips").count() == 70
 
 
-def test_a_busy_server_is_waited_for(page, tmp_path):
+def test_busy_server_is_retried(page, tmp_path):
     turns = iter([503, 429])
 
     def busy(route):
@@ -329,12 +329,12 @@ def test_a_busy_server_is_waited_for(page, tmp_path):
     page.set_input_files("#file", table(tmp_path / "books.csv", 3))
     page.get_by_text("The server is busy: continuing in 1 second").first.wait_for()
     page.get_by_text("3 documents tagged").first.wait_for()
-    assert next(turns, None) is None  # both refusals were met, and each document was asked for again
+    assert next(turns, None) is None  # both errors were received, and each document was requested again
     assert page.locator("#rows .chips").count() == 3
     assert not page.locator("#error").is_visible()
 
 
-def test_feedback_becomes_a_corpus(page, tmp_path):
+def test_feedback_is_downloaded_as_a_corpus(page, tmp_path):
     tag(page)
     page.get_by_role("button", name=f"{GARDEN} is right").click()
     page.get_by_role("button", name="shipping is right").click()
@@ -367,7 +367,7 @@ def test_feedback_becomes_a_corpus(page, tmp_path):
     assert page.locator("#export").is_disabled()
 
 
-def test_an_opinion_is_taken_back(page):
+def test_feedback_can_be_undone(page):
     tag(page)
     right = page.get_by_role("button", name=f"{GARDEN} is right")
     right.click()
@@ -377,7 +377,7 @@ def test_an_opinion_is_taken_back(page):
     assert not page.locator("#n-feedback").is_visible()
 
 
-def test_errors_are_sentences_with_a_way_on(page):
+def test_errors_say_what_to_do(page):
     page.click("#tag")
     assert "There is no text yet" in page.get_by_role("alert").inner_text()
 
@@ -394,7 +394,7 @@ def test_errors_are_sentences_with_a_way_on(page):
     assert not page.locator("#error").is_visible()
 
 
-def test_an_error_of_the_server_itself(page, tmp_path):
+def test_internal_server_error_is_shown(page, tmp_path):
     (tmp_path / "picture.png").write_bytes(b"\x89PNG")
     page.set_input_files("#file", tmp_path / "picture.png")
     page.get_by_role("alert").get_by_text("Unsupported file type").wait_for()
@@ -402,7 +402,7 @@ def test_an_error_of_the_server_itself(page, tmp_path):
     assert not page.locator("#error").is_visible()
 
 
-def test_a_server_that_is_gone(page):
+def test_unreachable_server_is_shown(page):
     page.route("**/predict", lambda route: route.abort())
     page.fill("#text", GARDEN_TEXT)
     page.click("#tag")
@@ -410,7 +410,7 @@ def test_a_server_that_is_gone(page):
     answers(page, status=502, body="<h1>Bad gateway</h1>", content_type="text/html")
     page.click("#retry")
     page.get_by_text("The server answered 502 Bad Gateway.").wait_for()
-    assert page.input_value("#text") == GARDEN_TEXT  # nothing that was given is lost
+    assert page.input_value("#text") == GARDEN_TEXT  # the input is kept
 
 
 def focused(page) -> str:
@@ -418,7 +418,7 @@ def focused(page) -> str:
 
 
 def tab_to(page, where: str) -> None:
-    """By the tabulator alone, within a few steps."""
+    """Press the Tab key until an element is focused, within a few steps."""
     passed = []
     while focused(page) != where:
         passed.append(focused(page))
@@ -426,7 +426,7 @@ def tab_to(page, where: str) -> None:
         page.keyboard.press("Tab")
 
 
-def test_by_keyboard_alone(page):
+def test_page_works_with_the_keyboard(page):
     tab_to(page, ".skip")
     page.keyboard.press("Enter")
     assert focused(page) == "#text"
@@ -470,7 +470,7 @@ def test_by_keyboard_alone(page):
     assert focused(page) == "#open-feedback"
 
 
-def test_hostile_names_and_texts_do_not_run(page, tmp_path):
+def test_names_and_texts_are_not_executed(page, tmp_path):
     tag(page, ATTACK_TEXT)
     assert names(page)[0] == ATTACK
     explain(page, ATTACK)
@@ -495,7 +495,7 @@ def test_hostile_names_and_texts_do_not_run(page, tmp_path):
     assert page.locator("main img").count() == 0
 
 
-def test_a_token_is_asked_for(library, visit):
+def test_token_is_requested(library, visit):
     with running(library / "library", "--token", TOKEN, "--report", library / "report.html") as service:
         page = visit(f"{service.url}/", ready=False)
         page.fill("#token-value", "wrong")
@@ -506,18 +506,18 @@ def test_a_token_is_asked_for(library, visit):
         page.wait_for_selector("body.ready")
         tag(page)
         assert names(page)[0] == GARDEN
-        name, content = downloaded(page, "#report")  # a link could not carry the token
+        name, content = downloaded(page, "#report")  # a link cannot contain the token
         assert name == "report.html"
         assert b"Report: parabel on test.jsonl" in content
 
 
-def test_the_report_is_one_click_away(page):
+def test_report_is_linked(page):
     with page.context.expect_page() as opened:
         page.get_by_role("link", name="Report").click()
     expect(opened.value.locator("h1")).to_have_text("Report: parabel on test.jsonl")
 
 
-def test_after_a_replacement_the_text_is_tagged_again_without_the_old_report(page):
+def test_replaced_model_tags_the_text_again_and_hides_the_old_report(page):
     about = page.request.get(page.url + "v1/models").json()
     page.fill("#text", GARDEN_TEXT)
     page.click("#tag")
@@ -533,7 +533,7 @@ def test_after_a_replacement_the_text_is_tagged_again_without_the_old_report(pag
 
 
 def states(page, tmp_path):
-    """The page in every state that people see, one after the other, with its name."""
+    """Yield the page in every visible state, with its name."""
     yield "empty"
     page.route("**/predict", lambda route: None)
     page.fill("#text", GARDEN_TEXT)
@@ -564,13 +564,13 @@ def states(page, tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_stands_in_the_way_of_anybody(visit, server, violations, tmp_path, scheme):
+def test_page_has_no_accessibility_violations(visit, server, violations, tmp_path, scheme):
     page = visit(server, color_scheme=scheme)
     for state in states(page, tmp_path):
         assert violations(page) == [], state
 
 
-def test_on_a_phone(visit, server, violations, tmp_path):
+def test_page_fits_a_phone(visit, server, violations, tmp_path):
     page = visit(server, **PHONE)
     assert not page.locator("#k").is_visible()  # the settings are folded
     for state in states(page, tmp_path):
@@ -578,7 +578,7 @@ def test_on_a_phone(visit, server, violations, tmp_path):
         assert violations(page) == [], state
 
 
-def test_on_paper(page):
+def test_page_can_be_printed(page):
     tag(page)
     page.emulate_media(media="print")
     assert page.locator("#printed").inner_text() == GARDEN_TEXT

@@ -1,6 +1,7 @@
-"""Watches a process with an audit hook: which modules it imports, which files it opens or changes, and whether it
-starts processes or opens connections. Whatever the warm-up did not show, outside the folders of a case, is a
-violation."""
+"""Audit hook that watches a process: imported modules, opened and changed files, new processes and connections.
+
+Everything that the warm-up did not show, outside the folders of a case, is a violation.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-CANARY = "xmtc_canary"  # in hostile code: whatever compiles or imports it has run what a file says
-CHILD = "xmtc.core.child_worker"  # in the command of the child processes that parse untrusted files
+CANARY = "xmtc_canary"  # in hostile code: any compilation or import would run the content of a file
+CHILD = "xmtc.core.child_worker"  # in the command of child processes that parse untrusted files
 FORBIDDEN = (
     "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "os.startfile", "pty.spawn",
     "socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "socket.sendmsg",
@@ -29,22 +30,22 @@ CALLS: list[str] = []
 
 
 class Touch:
-    """A class that is imported, and that no file may have called."""
+    """Class of an imported module that no file may call."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         CALLS.append(f"call of Touch with {given!r:.100} and {named!r:.100}")
 
 
 class Watch:
-    """The one watch of a process: Python has no way to take an audit hook away."""
+    """Watch of the process; there is only one, because audit hooks cannot be removed."""
 
     def __init__(self) -> None:
         self.is_on = False
         self.is_warming = False
         self.found: list[str] = []
-        self.modules: set[str] = set()  # imported, or tried, in the warm-up
+        self.modules: set[str] = set()  # modules that were imported, or tried, in the warm-up
         self.libraries: set[str] = set()
-        self.roots: list[str] = []  # that may be read and written
+        self.roots: list[str] = []  # folders that may be read and written
         packages = [sys.prefix, sys.base_prefix, os.path.dirname(os.__file__), str(Path(__file__).parents[2] / "xmtc")]
         caches = [os.environ.get("NUMBA_CACHE_DIR", ""), os.environ.get("XDG_CACHE_HOME", "")]
         self.readable = [os.path.realpath(path) for path in [*packages, *caches] if path]
@@ -74,7 +75,7 @@ class Watch:
             self.refuse(f"unpickled {given!r:.200}")
 
     def refuse(self, what: str) -> None:
-        """A violation is written down, and made to fail."""
+        """Record a violation and raise."""
         self.found.append(what)
         raise PermissionError(f"the campaign forbids this: {what}")
 
@@ -94,14 +95,14 @@ class Watch:
         if isinstance(path, int):
             return
         name = os.fsdecode(path)
-        if not os.path.isabs(name) and not os.path.lexists(name):  # relative to an open folder, as shutil.rmtree does
+        if not os.path.isabs(name) and not os.path.lexists(name):  # relative to an open folder, as in shutil.rmtree
             return
         is_link_refused = isinstance(flags, int) and flags & os.O_NOFOLLOW
         real = os.path.abspath(name) if is_link_refused else os.path.realpath(name)
         writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
         if self.is_within(real, self.roots) or (not writes and self.is_within(real, self.readable)):
             return
-        if writes and self.is_within(real, self.readable[-2:]):  # the caches
+        if writes and self.is_within(real, self.readable[-2:]):  # caches
             return
         if not name.startswith(SYSTEM):
             self.found.append(f"open of {name} ({mode})")
@@ -109,7 +110,7 @@ class Watch:
     def see_change(self, event: str, given: tuple[Any, ...]) -> None:
         if (
             event != "os.truncate" and isinstance(given[-1], int) and given[-1] >= 0
-        ):  # relative to an open folder, as shutil.rmtree does
+        ):  # relative to an open folder, as in shutil.rmtree
             return
         for name in given[:2] if event in ("os.rename", "shutil.move") else given[:1]:
             if isinstance(name, (str, bytes, os.PathLike)):
@@ -122,7 +123,7 @@ class Watch:
 
     @contextmanager
     def warm_up(self) -> Iterator[None]:
-        """Learn what good models import and load."""
+        """Learn what valid models import and load."""
         self.is_warming = True
         try:
             yield
@@ -131,7 +132,7 @@ class Watch:
 
     @contextmanager
     def watching(self, *roots: str | Path) -> Iterator[None]:
-        """Raise AssertionError if anything was seen that may not be, wherever it was caught."""
+        """Raise AssertionError after the block if a violation was seen, even if its error was caught."""
         self.roots = [os.path.realpath(root) for root in roots]
         self.found.clear()
         CALLS.clear()
@@ -146,7 +147,7 @@ class Watch:
 
 
 def outside_file() -> Path:
-    """A file that nothing may open, and that hostile folders lead to."""
+    """Create a file that nothing may open and that hostile folders refer to."""
     path = Path(tempfile.gettempdir()) / f"{CANARY}-{os.getpid()}.html"
     path.write_text(f"{CANARY} secret")
     return path

@@ -1,4 +1,4 @@
-"""Audit hook that tells which files, connections and processes a piece of code has opened."""
+"""Audit hook that records the files, connections and processes that a piece of code opens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import xmtc
 INSTALLED = (sys.prefix, sys.base_prefix, str(Path(xmtc.__file__).parent), *(p for p in sys.path if "-packages" in p))
 SYSTEM = ("/proc/", "/dev/null", "/etc/localtime", "/usr/share/zoneinfo", "/usr/lib/locale", "/sys/fs/cgroup")
 CHILD = "xmtc.core.child_worker"
-_seen: list[list[str]] = []  # one list for each watch that is active
+_seen: list[list[str]] = []  # one list per active watch
 
 
 def _hook(event: str, arguments: tuple) -> None:
@@ -37,7 +37,7 @@ sys.addaudithook(_hook)
 
 @contextmanager
 def watching(*allowed: str | Path) -> Iterator[None]:
-    """Raise AssertionError if anything is opened but what lies in the allowed places and the Python installation.
+    """Raise AssertionError if anything is opened except the allowed places and the Python installation.
 
     The child processes of xmtc.core.child_process are allowed.
     """
@@ -48,7 +48,7 @@ def watching(*allowed: str | Path) -> Iterator[None]:
     finally:
         _seen.remove(seen)
     places = tuple(f"open {place}" for place in (*map(str, allowed), *INSTALLED, *SYSTEM))
-    nameless = f"open {tempfile.gettempdir()}"  # the folder in which a temporary file without a name is made
+    nameless = f"open {tempfile.gettempdir()}"  # folder in which a temporary file without a name is created
     seen = [said for said in seen if said != nameless and not (said.startswith("process") and CHILD in said)]
     odd = [said for said in seen if not said.startswith(places)]
     assert not odd, f"something else was opened: {odd[:5]}"

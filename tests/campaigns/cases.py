@@ -1,7 +1,8 @@
-"""Runs the cases of a campaign: each is made from a seed and its number alone, so that any of them can be made again.
+"""Run the cases of a campaign. Each case depends only on the seed and its number, so it can be repeated.
 
-A case may end well, or with an XmtcError; whatever else comes out of it is a finding. Cases run in a process of their
-own, with a limit of memory and of time: if it dies, that is a finding too, and another one goes on behind it."""
+A case may succeed or raise XmtcError; everything else is a finding. Cases run in their own process with limits of
+memory and time; if it dies, that is a finding, and another process continues.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ from xmtc.errors import XmtcError
 
 Case = Callable[[int, int], None]  # from the seed and the number of the case
 
-SECONDS = 60  # that a case may take: on a busy machine the slowest takes one or two
-ROOM = 4 << 30  # bytes that a process may take beyond what it has when cases begin
+SECONDS = 60  # time limit of a case in seconds; on a busy machine, the slowest takes one or two
+ROOM = 4 << 30  # bytes of memory in addition to those at the start of the cases
 DEFAULT_MINUTES = 5.0
 
 
@@ -35,25 +36,25 @@ END = {(True, False): "refused", (False, True): "finding", (False, False): "answ
 class Outcome:
     n_cases: int = 0
     n_refused: int = 0
-    ends: list[str] = field(default_factory=list)  # of each case: answered, refused or finding
-    findings: list[tuple[int, str]] = field(default_factory=list)  # the case's number, and what came out of it
+    ends: list[str] = field(default_factory=list)  # per case: answered, rejected or finding
+    findings: list[tuple[int, str]] = field(default_factory=list)  # number of the case and its outcome
 
 
 def outcome_of(case: Case, seed: int, number: int) -> str | None:
-    """What is wrong with a case: nothing (""), that it was refused (None), or else."""
+    """Return the problem of a case: "" if none, None if it was rejected."""
     try:
         case(seed, number)
     except XmtcError as error:
         return f"a sentence of several lines: {error}" if "\n" in str(error) else None
     except KeyboardInterrupt:
         raise
-    except BaseException:  # a panic of Rust is no Exception
+    except BaseException:  # a panic in Rust is not an Exception
         return traceback.format_exc()
     return ""
 
 
 def in_this_process(case: Case, seed: int, numbers: Iterator[int] | range) -> Outcome:
-    """For tests, and for a look at one case with a debugger."""
+    """Run cases in this process, for tests and for debugging."""
     outcome = Outcome()
     for number in numbers:
         found = outcome_of(case, seed, number)
@@ -66,7 +67,7 @@ def in_this_process(case: Case, seed: int, numbers: Iterator[int] | range) -> Ou
 
 
 def work(case: Case, seed: int, first: int, last: int, stop_at: float) -> None:
-    """What the process of the cases does: it says the number before each case, and afterwards how it ended."""
+    """Run the cases of a process; print the number before each case, and its outcome afterwards."""
     limit_memory()
     for number in range(first, last):
         if time.time() > stop_at:
@@ -79,7 +80,7 @@ def work(case: Case, seed: int, first: int, last: int, stop_at: float) -> None:
 
 
 def limit_memory() -> None:
-    """Beyond what is mapped already: PyTorch maps more than it uses."""
+    """Limit memory relative to what is already mapped, because PyTorch maps more than it uses."""
     try:
         import resource
 
@@ -87,11 +88,11 @@ def limit_memory() -> None:
         limit = pages * os.sysconf("SC_PAGE_SIZE") + ROOM
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     except (ImportError, OSError):
-        pass  # without a limit where a system has no /proc
+        pass  # no limit on systems without /proc
 
 
 def watch(script: str, seed: int, n_cases: int, minutes: float, env: dict[str, str]) -> Outcome:
-    """Start processes one after the other until the cases or the minutes are over."""
+    """Start processes one after the other until the cases or minutes are over."""
     outcome, stop_at = Outcome(), time.time() + 60 * minutes
     while outcome.n_cases < n_cases and time.time() < stop_at:
         numbers = [str(number) for number in (seed, outcome.n_cases, n_cases)]
@@ -115,13 +116,13 @@ def watch(script: str, seed: int, n_cases: int, minutes: float, env: dict[str, s
 
 
 def collect(process: subprocess.Popen, outcome: Outcome) -> bool:
-    """Count what a process says; whether it ended in the middle of a case."""
+    """Collect the output of a process; return True if it ended within a case."""
     is_open = False
     for line in process.stdout or ():
         try:
             said = json.loads(line)
         except ValueError:
-            continue  # what a library prints
+            continue  # output of libraries
         is_open = isinstance(said, int)
         if isinstance(said, list):
             outcome.n_refused += said[0] is None
@@ -137,7 +138,7 @@ def report(outcome: Outcome, script: str, seed: int, kind: Callable[[int, int], 
     for number, found in outcome.findings:
         last = found.strip().splitlines()[-1]
         seen[last] = seen.get(last, 0) + 1
-        if seen[last] <= 3:  # of one kind
+        if seen[last] <= 3:  # findings of one kind
             print(f"case {number} (python {script} --seed {seed} --only {number}):\n{found}")
     for last, n in seen.items():
         print(f"{n:6,} × {last[:200]}")
@@ -160,8 +161,8 @@ def main(
     env: dict[str, str] | None = None,
     kind: Callable[[int, int], str] | None = None,
 ) -> None:
-    """Run the command line of a campaign; it exits with 1 where there are findings. `kind` names the group that a case
-    is counted in."""
+    """Run the command line of a campaign; exit with 1 if there are findings. `kind` returns the group in which a case
+    is counted."""
     if sys.argv[1:2] == ["--work"]:
         seed, first, last = map(int, sys.argv[2:5])
         work(case, seed, first, last, float(sys.argv[5]))
@@ -182,7 +183,7 @@ def main(
 
 
 def tell(campaign: Callable[..., tuple[int, list[str]]], doc: str | None) -> None:
-    """The command line of a campaign that counts its cases and writes its findings down itself."""
+    """Run the command line of a campaign that counts its cases and records its findings itself."""
     parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=2.0, help="how long, at most (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="another one gives other cases")

@@ -1,5 +1,4 @@
-"""Commands on a machine that fails them: full and read-only disks, too little memory, clocks that jump, closed streams,
-no home.
+"""Commands under machine faults: full and read-only disks, too little memory, clock changes, closed streams, no home.
 
     python tests/campaigns/faults.py --minutes 2 --seed 0
 
@@ -54,7 +53,7 @@ import random, time
 draw, clock = random.Random({seed}), time.time
 time.time = lambda: clock() + draw.choice([-3e8, -60, 0, 60, 3e8])
 """
-# So much memory beside what the libraries take, which are all loaded before.
+# Memory in addition to that of the libraries, which are loaded before.
 TIGHT = """
 import resource
 import numba, numpy, pyarrow, safetensors, scipy.linalg, scipy.sparse
@@ -68,16 +67,16 @@ LEAVINGS = (".part", ".saving", ".lock")
 
 @dataclass
 class Case:
-    """One command and what is done to it."""
+    """Command and fault."""
 
     command: tuple[str, ...]
     said: list[str] = field(default_factory=list)
     program: str = PLAIN
-    ends: str = ""  # what a shell does to the streams
+    ends: str = ""  # redirection of streams in a shell
     variables: dict[str, str | None] = field(default_factory=dict)
-    limit: int | None = None  # bytes of a file
-    space: int | None = None  # bytes of memory, the libraries' own included
-    disk: tuple[str, str] | None = None  # options of a mount, and the folder to mount it at
+    limit: int | None = None  # maximum file size in bytes
+    space: int | None = None  # bytes of memory, including the libraries
+    disk: tuple[str, str] | None = None  # options of a mount, and the folder to mount it on
 
     def __str__(self) -> str:
         return f"xmtc {' '.join(self.command)} [{', '.join(self.said)}]"
@@ -108,11 +107,11 @@ def little_memory(case: Case, rng: np.random.Generator) -> None:
     extra = int(2 ** rng.uniform(20, 28))
     case.said.append(f"{extra >> 20} MiB of memory")
     case.program = TIGHT.format(extra=extra) + PLAIN
-    case.variables = {"OPENBLAS_NUM_THREADS": "1"}  # it ends a process itself where it cannot start more
+    case.variables = {"OPENBLAS_NUM_THREADS": "1"}  # a process that cannot start more threads ends itself
 
 
 def limited_memory(case: Case, rng: np.random.Generator) -> None:
-    """From less than Python itself needs to enough for all."""
+    """From less memory than Python needs to enough for all."""
     case.space = int(2 ** rng.uniform(26, 31))
     case.said.append(f"{case.space >> 20} MiB of memory in all")
 
@@ -152,7 +151,7 @@ FAULTS: tuple[Callable[[Case, np.random.Generator], None], ...] = (
 
 
 def can_mount() -> bool:
-    """Whether this process may mount a tmpfs."""
+    """Return True if this process may mount a tmpfs."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("mount") is None:
         return False
     with tempfile.TemporaryDirectory() as folder, mounted("size=16k", Path(folder)) as done:
@@ -161,8 +160,8 @@ def can_mount() -> bool:
 
 @contextmanager
 def mounted(options: str, folder: Path) -> Iterator[bool]:
-    """A file system of its own at a folder, with what was in it as far as it fits; whether that could be done. Without
-    the right to mount, a folder can still be made read-only."""
+    """Mount a file system on a folder with as much of its content as fits; yield whether that was possible. Without the
+    right to mount, a folder can still be made read-only."""
     kept = folder.with_name(f"{folder.name}-before")
     shutil.copytree(folder, kept)
     words = ["mount", "-t", "tmpfs", "-o", "size=64m" if options == "ro" else options, "xmtc-campaign", str(folder)]
@@ -190,7 +189,7 @@ def with_room(work: Callable[[], object]) -> None:
 
 
 def make_place(place: Path, model: Path) -> None:
-    """A folder with corpora, a model to use, and an old one in the folder that commands write to."""
+    """Create a folder with corpora, a model to use, and an old model in the target folder of commands."""
     for name in ("out", "tmp", "home", "numba"):
         (place / name).mkdir()
     (place / "train.jsonl").write_text(lines_of(150, seed=0))
@@ -200,7 +199,7 @@ def make_place(place: Path, model: Path) -> None:
 
 
 def attempt(case: Case, place: Path) -> str | None:
-    """Run a command under its fault: what is wrong, if anything is."""
+    """Run a command under its fault; return the problem, or ""."""
     with mounted(case.disk[0], place / case.disk[1]) if case.disk else nullcontext(False):
         stood = whole(place / "out" / "model")
         code, said = run(case, place)
@@ -218,7 +217,7 @@ def attempt(case: Case, place: Path) -> str | None:
 
 
 def run(case: Case, place: Path) -> tuple[int, str]:
-    """Exit code and what was said on standard error, which goes to a file where it is open."""
+    """Return exit code and standard error, which is written to a file if it is open."""
     given = {"TMPDIR": str(place / "tmp"), "HOME": str(place / "home")}
     if case.disk and case.disk[1] == "numba":
         given["NUMBA_CACHE_DIR"] = str(place / "numba")
@@ -248,7 +247,7 @@ def whole(folder: Path) -> bool:
 def campaign(
     seed: int = 0, minutes: float = 2.0, cases: int | None = None, only: int | None = None
 ) -> tuple[int, list[str]]:
-    """How many cases were tried, and what was found."""
+    """Return the number of cases and the findings."""
     findings, number, end = [], 0, time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory(prefix="xmtc-campaign-") as name:
         first = Path(name) / "first"
@@ -281,6 +280,6 @@ def first_place(place: Path) -> Path:
 
 
 if __name__ == "__main__":
-    import cases  # which lies beside this
+    import cases  # in this folder
 
     cases.tell(campaign, __doc__)

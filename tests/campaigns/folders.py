@@ -27,7 +27,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "fixtures")]
-if __name__ == "__main__":  # before numba is imported; what it compiles so is kept apart
+if __name__ == "__main__":  # before numba is imported; its cache is separate
     os.environ["NUMBA_BOUNDSCHECK"] = "1"
     os.environ.setdefault("NUMBA_CACHE_DIR", str(Path.home() / ".cache" / "xmtc" / "campaigns"))
     os.environ["TQDM_DISABLE"] = "1"
@@ -81,7 +81,7 @@ def methods(rng: Rng) -> dict[str, Any]:
 
 
 def odd_value(rng: Rng) -> Any:
-    """Another value for any place of about.json."""
+    """Return another value for any place of about.json."""
     how = rng.random()
     if how < 0.2:
         return chosen([*NUMBERS, math.nan, math.inf, -math.inf, True, False, None], rng)
@@ -130,7 +130,8 @@ def names() -> list[str]:
         import transformers  # noqa: F401
     except ImportError:
         return [name for name in found if name not in (*NETWORKS, ENCODER)]
-    return [*found, *(name for name in found if name not in (*NETWORKS, ENCODER))]  # linear ones twice: they are quick
+    # linear models twice, because they are fast
+    return [*found, *(name for name in found if name not in (*NETWORKS, ENCODER))]
 
 
 @cache
@@ -144,7 +145,7 @@ def model(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def paths(value: Any, path: tuple = ()) -> list[tuple]:
-    """Where the values of a description stand."""
+    """Yield the paths of the values of a description."""
     if len(path) > 40:
         return [path]
     if isinstance(value, dict):
@@ -161,8 +162,8 @@ def at(about: Any, path: Any) -> Any:
 
 
 def change_about(about: dict[str, Any], rng: Rng) -> None:
-    """One value becomes another, goes away, or gets another name."""
-    if rng.random() < 0.15:  # a call in place of a parameter
+    """Change, remove or rename one value."""
+    if rng.random() < 0.15:  # a call instead of a parameter
         holder = chosen([about, about["parameters"], *about["views"].values()], rng)
         call = {"method": chosen(ADDRESSES[:8], rng), "parameters": chosen([{}, {"args": [CANARY]}], rng)}
         if isinstance(holder, dict):
@@ -192,7 +193,7 @@ def change_value(about: Any, places: list[tuple], rng: Rng) -> None:
     elif how < 0.4 and isinstance(holder[last], (int, float)) and not isinstance(holder[last], bool):
         with suppress(OverflowError):
             holder[last] += chosen([-1, 1, 0.5, 10], rng)
-    elif how < 0.45 and isinstance(holder[last], str) and holder[last].startswith("{"):  # an encoder's configuration
+    elif how < 0.45 and isinstance(holder[last], str) and holder[last].startswith("{"):  # configuration of an encoder
         inner = json.loads(holder[last])
         inner[chosen([*sorted(inner), "more", *DESIGN], rng)] = odd_value(rng)
         holder[last] = json.dumps(inner)
@@ -201,7 +202,7 @@ def change_value(about: Any, places: list[tuple], rng: Rng) -> None:
 
 
 def change_array(arrays: dict[str, np.ndarray], rng: Rng) -> None:
-    """Some numbers of one array become others; or its size, shape, type or name does."""
+    """Change some numbers of one array, or its size, shape, type or name."""
     name = chosen(sorted(arrays), rng)
     array, how = arrays[name].copy(), rng.random()
     if how < 0.6:
@@ -248,7 +249,7 @@ DESIGN = (
 
 
 def change_design(about: dict[str, Any], rng: Rng) -> None:
-    """What an encoder's configuration says."""
+    """Change the configuration of an encoder."""
     design = about["parts"]["model"]["network"]["design"]
     said = json.loads(design["encoder"])
     name = chosen([*sorted(said), *DESIGN], rng)
@@ -311,7 +312,7 @@ def make_link(path: Path, target: str) -> None:
 
 def make_socket(path: Path) -> None:
     path.unlink(missing_ok=True)
-    with suppress(OSError), socket.socket(socket.AF_UNIX) as listening:  # the path may be too long
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as listening:  # the path can be too long
         listening.bind(str(path))
 
 
@@ -346,7 +347,7 @@ def write_hostile(folder: Path, name: str, rng: Rng) -> None:
         change_design(about, rng) if how < 0.7 else change_tokenizer(arrays, rng)
     elif how < 0.6:
         for _ in range(int(rng.choice([1, 1, 2, 3]))):
-            with suppress(KeyError, AttributeError, TypeError):  # an earlier change has taken the place away
+            with suppress(KeyError, AttributeError, TypeError):  # an earlier change has removed the place
                 change_about(about, rng)
     elif how < 0.75:
         for _ in range(int(rng.choice([1, 1, 2]))):
@@ -396,7 +397,7 @@ def documents(n_docs: int = 3) -> list[Any]:
 
 
 def use_python(folder: Path, name: str, rng: Rng) -> None:
-    """Open it, look at it, have it answer, explain and be measured."""
+    """Open the folder, inspect it, predict, explain and evaluate."""
     from xmtc.classifier import Classifier
     from xmtc.core.run import Run
     from xmtc.data.document import Document
@@ -459,7 +460,7 @@ CONTROL = {chr(code) for code in range(32)} - set("\n\t\r") | {"\x7f", "\x9b"}
 
 @cache
 def good_place() -> Path:
-    """A good model, a corpus and a vocabulary, which no case changes."""
+    """Create a valid model, a corpus and a vocabulary that no case changes."""
     place = Path(tempfile.mkdtemp(prefix="campaign-good-"))
     shutil.copytree(MODELS / "dismec", place / "good")
     rows = zip(*make_models.documents(110), strict=True)
@@ -471,7 +472,7 @@ def good_place() -> Path:
 
 
 def use_command(folder: Path, name: str, rng: Rng, words: tuple[str, ...] | None = None) -> None:
-    """A command, in this process; what it prints has no control characters."""
+    """Run a command in this process; its output has no control characters."""
     from typer.testing import CliRunner
 
     from xmtc.cli import build_app, describe_os_error
@@ -484,7 +485,7 @@ def use_command(folder: Path, name: str, rng: Rng, words: tuple[str, ...] | None
     given = [known.get(word, word.replace("OUT/", f"{out}/")) for word in words]
     try:
         result = CliRunner().invoke(build_app([words[0]]), given, catch_exceptions=False)
-    except OSError as error:  # as xmtc.cli.run_command
+    except OSError as error:  # like xmtc.cli.run_command
         raise XmtcError(describe_os_error(error)) from None
     assert not CONTROL & set(result.output), f"control characters in the output of {words}: {result.output!r:.500}"
     assert result.exit_code in (0, 1), f"{words} ended with {result.exit_code}: {result.output}"
@@ -492,7 +493,7 @@ def use_command(folder: Path, name: str, rng: Rng, words: tuple[str, ...] | None
 
 @cache
 def client() -> Any:
-    """A service of a good model, and of one whose folder every case replaces."""
+    """Create a service of a valid model and of one whose folder every case replaces."""
     from starlette.testclient import TestClient
 
     from xmtc.server.app import create_app
@@ -507,7 +508,7 @@ def client() -> Any:
 
 
 def use_service(folder: Path, name: str, rng: Rng) -> None:
-    """The folder takes the place of a served one, which is looked at again, as after SIGHUP."""
+    """Replace a served model folder and check it again, as after SIGHUP."""
     service, served = client(), good_place() / "served"
     shutil.rmtree(served)
     os.rename(folder, served)
@@ -528,7 +529,7 @@ def use_service(folder: Path, name: str, rng: Rng) -> None:
 
 
 def check_is_taken(service: Any) -> None:
-    """A model that was refused is as good as a sentence."""
+    """Accept the error of a rejected model."""
     from xmtc.errors import XmtcError
 
     served = service.app.state.service.models.by_name["m"]
@@ -545,7 +546,7 @@ def entry_of(seed: int, number: int) -> str:
 
 @cache
 def watch() -> Watch:
-    """Watching begins after good models have shown what is imported anyway."""
+    """Start watching after valid models have shown what is imported."""
     found = Watch()
     with found.warm_up(), tempfile.TemporaryDirectory(prefix="campaign-") as place:
         warm_up(Path(place))
@@ -553,7 +554,7 @@ def watch() -> Watch:
 
 
 def warm_up(place: Path) -> None:
-    """Everything that a good model, and a refusal, import and load."""
+    """Run everything that a valid model and a rejected one import and load."""
     import difflib  # noqa: F401
     import encodings.idna  # noqa: F401
 

@@ -1,4 +1,4 @@
-"""Small files that are made to exhaust memory or time, to crash a parser, or to make it open something else.
+"""Small files that exhaust memory or time, crash a parser, or make it open another file.
 
 `hostile_files` yields the name and the content of each, the same in every run; each is smaller than 2 MB. The campaign
 of readers opens them as corpora, the campaign of the service uploads them, and tests/security has the smallest of each.
@@ -36,7 +36,7 @@ SHEET = (
     '<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>%s</sheetData></worksheet>'
 )
 CELL = '<row r="{row}"><c r="{name}" t="inlineStr"><is><t>{text}</t></is></c></row>'
-ZEROS = 2**24  # bytes that one block of a bomb unpacks to
+ZEROS = 2**24  # bytes that one block of a bomb decompresses to
 
 
 def hostile_files() -> Iterator[tuple[str, bytes]]:
@@ -80,9 +80,9 @@ def zipped(members: dict[str, bytes]) -> bytes:
 
 
 def zip_of(members: list[tuple[str, bytes, int]], repeat: int = 1) -> bytes:
-    """Return an archive by hand: names, raw deflate streams and the sizes that it declares for them.
+    """Return an archive from names, raw deflate streams and declared sizes.
 
-    Every member is listed `repeat` times, under names of its own, with one and the same content.
+    Every member is listed `repeat` times under different names with the same content.
     """
     body, directory, n = b"", b"", 0
     for name, content, size in members:

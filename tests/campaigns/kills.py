@@ -1,4 +1,4 @@
-"""Kill -9 at random moments of training, keeping pieces, saving a model and writing a corpus.
+"""kill -9 at random moments of training, writing checkpoints, saving a model and writing a corpus.
 
     python tests/campaigns/kills.py --minutes 2 --seed 0
 
@@ -45,17 +45,17 @@ TRAININGS = {
 NETWORKS = {"bce_ae": {"epochs": 2, "batch": 32}} if find_spec("torch") else {}
 CORPUS = "corpus.jsonl.gz"
 LINEAR = (*TRAININGS, CORPUS)
-SAVING = 20  # steps of the end, in which a model takes its place; half of the kills are among them
-PATIENCE = 120.0  # seconds that no piece of work here takes
+SAVING = 20  # last steps, in which a model replaces another; half of the kills are among them
+PATIENCE = 120.0  # longer than any work here takes, in seconds
 
 
 @dataclass(frozen=True)
 class Work:
-    """Something that is written under one name, and what has to be there in the end."""
+    """Work whose output is written under one name, and the expected output."""
 
     kind: str
-    seconds: float  # that it takes
-    steps: int  # that it takes on the disk
+    seconds: float  # seconds
+    steps: int  # steps on the disk
     old: dict[str, bytes]
     new: dict[str, bytes]
 
@@ -66,24 +66,21 @@ def documents(seed: int) -> list[Document]:
 
 
 def do(kind: str, place: Path, seed: int) -> None:
-    """A whole piece of work, which goes on from what an earlier one has kept."""
+    """Do all of the work, resuming from what an earlier process stored."""
     if kind == CORPUS:
         with open_corpus_writer(place / CORPUS) as add:
             for document in documents(seed):
                 add(document)
         return
     parameters = (TRAININGS | NETWORKS)[kind]
-    if kind in NETWORKS:
-        from xmtc.nn import training
-
-        training.CHECKPOINT_SECONDS = 0  # after every step
-    run = Run(threads=1, device="cpu", checkpoint=Checkpoint(place / "parts"))
+    checkpoint = Checkpoint(place / "parts", interval_seconds=0)  # networks save their state after every step
+    run = Run(threads=1, device="cpu", checkpoint=checkpoint)
     Pipeline.from_parameters(kind, parameters=parameters).fit(documents(seed), run=run).save(place / "model")
     run.checkpoint.remove()
 
 
 def in_child(work: Callable[[], None], wait: float = PATIENCE) -> int:
-    """Do something in a process of its own, and kill that after a while; how it ended, as the system says it."""
+    """Do work in a child process and kill it after a while; return its exit status."""
     child = os.fork()
     if child == 0:
         try:
@@ -103,7 +100,7 @@ def in_child(work: Callable[[], None], wait: float = PATIENCE) -> int:
 
 
 def counting(reached: Callable[[int], None]) -> None:
-    """Call a function before every step on the disk, with the number of the step."""
+    """Call a function with the number of the step before every step on the disk."""
     n = 0
 
     def hook(event: str, arguments: tuple) -> None:
@@ -116,7 +113,7 @@ def counting(reached: Callable[[int], None]) -> None:
 
 
 def is_ours(arguments: tuple) -> bool:
-    """Whether a step is one of those in the folder of a case, which nobody else has a share in."""
+    """Return True if a step is in the folder of a case, which no other process uses."""
     return any("xmtc-kills-" in os.fsdecode(name) for name in arguments if isinstance(name, (str, bytes, os.PathLike)))
 
 
@@ -129,7 +126,7 @@ def killed_at(step: int) -> None:
 
 
 def content(place: Path, kind: str) -> dict[str, bytes]:
-    """The bytes that have to be the same in every run; of a history they are not."""
+    """Return the bytes that must be equal in every run; those of a history are not."""
     if kind == CORPUS:
         return {CORPUS: (place / CORPUS).read_bytes()} if (place / CORPUS).exists() else {}
     folder = place / "model"
@@ -137,8 +134,7 @@ def content(place: Path, kind: str) -> dict[str, bytes]:
 
 
 def warm_up(kind: str) -> None:
-    """Have in memory what every child needs. Not more of PyTorch than its modules: its threads would not survive in a
-    child."""
+    """Import what every child needs. Of PyTorch only its modules, because its threads would not survive a fork."""
     if kind in NETWORKS:
         method_class(kind)
         return
@@ -147,7 +143,7 @@ def warm_up(kind: str) -> None:
 
 
 def prepared(kind: str, folder: Path) -> Work:
-    """The work without any kill, once for what is replaced and once for what is to come."""
+    """Do the work without kills, for the old and for the expected output."""
     warm_up(kind)
     found = []
     for seed in (1, 0):
@@ -169,10 +165,10 @@ def prepared(kind: str, folder: Path) -> Work:
 
 
 def look(place: Path, work: Work, stood: bool) -> str | None:
-    """What is wrong at the target after a kill."""
+    """Return the problem of the target after a kill."""
     if work.kind != CORPUS:
         try:
-            Tagger.load(place / "model", verify=True)  # which also recovers what was moved aside
+            Tagger.load(place / "model", verify=True)  # which also restores what was moved aside
         except XmtcError as error:
             if stood or "does not exist" not in str(error):
                 return f"the model does not open: {error}"
@@ -183,7 +179,7 @@ def look(place: Path, work: Work, stood: bool) -> str | None:
 
 
 def attempt(work: Work, folder: Path, rng: np.random.Generator, log: list[str]) -> str | None:
-    """One case: what is wrong after it, if anything is."""
+    """Run one case; return its problem, or ""."""
     place = Path(tempfile.mkdtemp(prefix="xmtc-kills-", dir=folder))
     stood, exchanges = bool(rng.integers(2)), bool(rng.integers(2))
     log.append(f"{work.kind}, {'over an old one' if stood else 'new'}, {'' if exchanges else 'no '}exchange")
@@ -215,7 +211,7 @@ def attempt(work: Work, folder: Path, rng: np.random.Generator, log: list[str]) 
 
 
 def put(place: Path, work: Work) -> None:
-    """What stands at the target before."""
+    """Create the old target."""
     folder = place if work.kind == CORPUS else place / "model"
     folder.mkdir(exist_ok=True)
     for name, data in work.old.items():
@@ -229,7 +225,7 @@ def campaign(
     networks: bool = True,
     only: int | None = None,
 ) -> tuple[int, list[str]]:
-    """How many cases were tried, and what was found."""
+    """Return the number of cases and the findings."""
     findings, number = [], 0
     with tempfile.TemporaryDirectory(prefix="xmtc-campaign-") as name:
         works = [prepared(kind, Path(name)) for kind in LINEAR]
@@ -238,7 +234,7 @@ def campaign(
         while time.monotonic() < end and (cases is None or number < cases):
             number = only if only is not None else number
             log: list[str] = []
-            of = slow if slow and number % 20 == 19 else works  # a network takes as long as twenty others
+            of = slow if slow and number % 20 == 19 else works  # a network takes as long as twenty other methods
             problem = attempt(of[number % len(of)], Path(name), np.random.default_rng((seed, number)), log)
             if problem is not None:
                 findings.append(f"case {number} ({'; '.join(log)}): {problem}")
@@ -249,6 +245,6 @@ def campaign(
 
 
 if __name__ == "__main__":
-    import cases  # which lies beside this
+    import cases  # in this folder
 
     cases.tell(campaign, __doc__)

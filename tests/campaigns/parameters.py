@@ -42,9 +42,9 @@ from xmtc.testing import make_planted_corpus
 
 HERE = Path(__file__).resolve().parents[1]
 N_DOCS, N_COLUMNS = 60, 50
-MEMORY = 6 * 2**30  # bytes of addresses: PyTorch alone takes some
-SECONDS = 60.0  # for a case, on a busy machine
-IN_COMMANDS = 0.1  # share of the cases that go through the command
+MEMORY = 6 * 2**30  # bytes of address space: PyTorch alone takes some
+SECONDS = 60.0  # for one case on a busy machine
+IN_COMMANDS = 0.1  # share of cases that use the command
 
 NAN, INF = float("nan"), float("inf")
 STRANGE: list[Any] = [
@@ -92,7 +92,7 @@ class Case:
 
 
 def quick(method: str) -> dict[str, Any]:
-    """Parameters that make a method quick; one that reads subwords needs an encoder, and is left out without one."""
+    """Return fast parameters of a method; methods of subwords need an encoder, and are skipped without one."""
     kind = method_class(method)
     one_pass = {"epochs": 1} if "epochs" in {field.name for field in fields(kind)} else {}
     if kind.required_views != ("subwords",):
@@ -104,7 +104,7 @@ def quick(method: str) -> dict[str, Any]:
 
 
 def values_of(field: Field) -> list[Any]:
-    """The extremes of a parameter, and what it does not take."""
+    """Yield the extreme and the invalid values of a parameter."""
     low, high, choices = get_bounds(field)
     edges = [bound for bound in (low, high) if bound is not None]
     edges += [edge + step for edge in edges for step in (-1, 1)]
@@ -116,7 +116,7 @@ def values_of(field: Field) -> list[Any]:
 
 
 def cases(seed: int) -> list[Case]:
-    """All of them, in an order that depends on the seed alone, methods and parameters in turn."""
+    """Yield all cases in an order that depends only on the seed, methods and parameters alternating."""
     rng, found = random.Random(seed), []
     for method in METHODS:
         with suppress(MissingExtra):
@@ -132,7 +132,7 @@ def cases(seed: int) -> list[Case]:
 
 
 def run_case(case: Case, folder: Path) -> str:
-    """What came of it; an exception is for the caller to judge."""
+    """Run a case and return its outcome; the caller judges exceptions."""
     if case.way == "command":
         return through_command(case, folder)
     train: Callable[[Case], tuple[Classifier, Any, Predictions]] = calling if case.way == "call" else setting
@@ -144,12 +144,12 @@ def run_case(case: Case, folder: Path) -> str:
 
 
 def once(event: Any) -> bool:
-    """Ends the training of a network after its first pass."""
+    """Stop the training of a network after its first epoch."""
     return True
 
 
 def setting(case: Case) -> tuple[Classifier, Any, Predictions]:
-    """A training with one parameter at an extreme."""
+    """Train with one extreme parameter."""
     texts, labels = make_planted_corpus(N_DOCS, seed=0)
     documents = texts if case.way == TEXTS else matrix(1.0)
     given = quick(case.method) | {case.name: case.value}
@@ -161,7 +161,7 @@ def setting(case: Case) -> tuple[Classifier, Any, Predictions]:
 
 
 def matrix(scale: float, mixed: bool = False) -> csr_array:
-    """Documents as rows of signs times a scale; mixed, every other row is of ones."""
+    """Return documents as rows of signs times a scale; if mixed, every other row consists of ones."""
     rng = np.random.default_rng(0)
     values = rng.choice([-1.0, 0.0, 0.0, 1.0], (N_DOCS, N_COLUMNS))
     scales = np.where(np.arange(N_DOCS) % 2 & mixed, 1.0, scale)[:, None]
@@ -169,7 +169,7 @@ def matrix(scale: float, mixed: bool = False) -> csr_array:
 
 
 def calling(case: Case) -> tuple[Classifier, Any, Predictions]:
-    """A training and an answer with something else than a parameter at an extreme."""
+    """Train and predict with an extreme argument other than a parameter."""
     labels, name, value = make_planted_corpus(N_DOCS, seed=0)[1], case.name, case.value
     of_features = "scale" in name or "weight" in name
     documents = matrix(value, name == "raw scales") if "scale" in name else matrix(1.0)
@@ -233,17 +233,17 @@ def through_command(case: Case, folder: Path) -> str:
 
 
 def typed(value: Any) -> str:
-    """As it would be written after -p name=; Python itself does not write numbers of more than 4,300 digits."""
+    """Return the value as text after -p name=; Python does not write numbers with more than 4,300 digits."""
     if isinstance(value, (tuple, list)):
         return ",".join(map(str, value))
     return "9" * 5000 if isinstance(value, int) and value > 10**4000 else str(value)
 
 
 def outcome(case: Case) -> str:
-    """In a process with little memory: "ok …" or what is wrong."""
+    """Run a case in a process with little memory; return "ok …" or the problem."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
-    warnings.simplefilter("error", RuntimeWarning)  # numpy's, of numbers that are none
+    warnings.simplefilter("error", RuntimeWarning)  # numpy's warnings about NaN
     with tempfile.TemporaryDirectory() as folder:
         try:
             return f"ok {run_case(case, Path(folder))}"
@@ -256,7 +256,7 @@ def outcome(case: Case) -> str:
 
 
 def apart(case: Case, seconds: float = SECONDS) -> str:
-    """The outcome of a case in a process of its own."""
+    """Run a case in its own process and return the outcome."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -279,7 +279,7 @@ def apart(case: Case, seconds: float = SECONDS) -> str:
 
 
 def warm_up() -> None:
-    """Compile and import once, before there are other processes; one thread, because others do not survive a fork."""
+    """Compile and import before other processes start; one thread, because others do not survive a fork."""
     with suppress(ImportError):
         import torch
 
@@ -287,12 +287,12 @@ def warm_up() -> None:
     for method in METHODS:
         for content in (TEXTS, "columns"):
             name, value = ("rule", "mean") if method == "consensus" else ("seed", 0)
-            with suppress(XmtcError):  # what is not installed, and methods that read no features
+            with suppress(XmtcError):  # missing extras, and methods without features as input
                 setting(Case(method, name, value, content))
 
 
 def campaign(seed: int, seconds: float, most: int | None = None) -> tuple[int, list[tuple[Case, str]]]:
-    """How many cases were tried, and the findings."""
+    """Return the number of cases and the findings."""
     warm_up()
     begin, tried, findings = time.monotonic(), 0, []
     for case in cases(seed)[:most]:

@@ -1,5 +1,5 @@
-"""Damaged and hostile corpora, read as commands read them: every format, compressed in every way, with bytes and lines
-changed; and the files of hostile_files.py, whole and changed.
+"""Damaged and hostile corpora, read like commands read them: every format with every compression and with changed bytes
+and lines; and the files of hostile_files.py, valid and changed.
 
     python tests/campaigns/readers.py --minutes 2 --seed 0
 
@@ -42,17 +42,17 @@ from xmtc.data.layout import Layout, Notifier
 from xmtc.data.records import Fields
 from xmtc.errors import escape_controls
 
-Files = dict[str, bytes]  # by name; the first is the one that is opened
+Files = dict[str, bytes]  # files by name; the first one is opened
 Mutation = Callable[[bytes, np.random.Generator], bytes]
 
-HOSTILE_EVERY = 10  # cases, one of which is a hostile file
+HOSTILE_EVERY = 10  # number of cases per hostile file
 TEXTS = ["a red fox", "der Bär, “quoted”", "", 'comma, tab and "quote"', "数字 42 and 1e5", "last\u200e one"]
 LABELS = [["x"], ["x", "y"], [], ["ä|b", "z"], ["=1+1"], ["y", "0"]]
 
 
 @cache
 def corpora() -> dict[str, Files]:
-    """A small whole corpus of each format."""
+    """Return a small valid corpus of each format."""
     rows = list(zip(TEXTS, LABELS, strict=True))
     lines = [json.dumps({"id": str(i), "text": t, "labels": y}, ensure_ascii=False) for i, (t, y) in enumerate(rows)]
     tables = {end: table(rows, separator) for end, separator in (("csv", ","), ("tsv", "\t"))}
@@ -77,7 +77,7 @@ def corpora() -> dict[str, Files]:
 
 
 def documents(rows: list) -> dict[str, Files]:
-    """Workbooks, PDF and HTML, where what they need is installed."""
+    """Return workbooks, PDF and HTML if the extras are installed."""
     found: dict[str, Files] = {}
     with suppress(ImportError):
         import openpyxl
@@ -238,7 +238,7 @@ MUTATIONS: list[Mutation] = [
 ]  # fmt: skip
 
 
-# What a pair of matrices says of itself: mutated bytes of an archive are told by its checksums, those of a member here.
+# Sizes in a pair of matrices. Checksums detect changed bytes of an archive, so members are changed before packing.
 
 TYPES = [
     "'<f8'",
@@ -274,7 +274,7 @@ ODD = [
 
 
 def mutate_member(archive: bytes, rng: np.random.Generator) -> bytes:
-    """An archive, whole but for one of its members."""
+    """Return an archive with one changed member."""
     with zipfile.ZipFile(io.BytesIO(archive)) as file:
         members = {name: file.read(name) for name in file.namelist()}
     name = chosen(sorted(members), rng)
@@ -309,7 +309,7 @@ def npy(value) -> bytes:
 
 
 def odd_numbers(content: bytes, rng: np.random.Generator) -> bytes:
-    """An array with other numbers, of the same type or another."""
+    """Return an array with other numbers of the same or another type."""
     array = np.load(io.BytesIO(content)).copy()
     if not array.size or array.dtype.kind not in "iuf":
         return content
@@ -325,7 +325,7 @@ def odd_numbers(content: bytes, rng: np.random.Generator) -> bytes:
 
 
 def mutate_columns(rng: np.random.Generator) -> bytes:
-    """A Parquet file whose strings are no UTF-8, or whose columns have odd types or names."""
+    """Return a Parquet file with invalid UTF-8, or columns of unusual types or names."""
     bad = pyarrow.Array.from_buffers(
         pyarrow.string(),
         3,
@@ -346,7 +346,7 @@ def mutate_columns(rng: np.random.Generator) -> bytes:
     stream = io.BytesIO()
     write_table(pyarrow.Table.from_arrays(arrays, called), stream, compression="none", store_schema=rng.random() < 0.5)
     content = stream.getvalue()
-    if rng.random() < 0.4:  # a column's name, wherever it stands
+    if rng.random() < 0.4:  # all occurrences of the name of a column
         content = content.replace(chosen([b"text", b"labels", b"id"], rng), chosen([b"t\xffxt", b"\xc3\xc3"], rng))
     return content
 
@@ -360,7 +360,7 @@ COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def damaged(name: str, rng: np.random.Generator) -> Files:
-    """A corpus, with one of its files changed once or several times, then perhaps compressed, and changed again."""
+    """Return a corpus with one of its files changed once or several times, possibly compressed and changed again."""
     files = dict(corpora()[name])
     which = chosen(sorted(files), rng)
     content = files[which]
@@ -406,7 +406,7 @@ def case(seed: int, number: int) -> None:
 
 
 def hostile_case(number: int, rng: np.random.Generator) -> None:
-    """Read a hostile file: each once as it is, then with some bytes changed."""
+    """Read hostile files, first unchanged, then with changed bytes."""
     files = hostile()
     name, content = files[number % len(files)]
     for _ in range(int(rng.integers(1, 4)) if number >= len(files) else 0):
@@ -430,7 +430,7 @@ def hostile() -> list[tuple[str, bytes]]:
 
 
 def in_batches(corpus: Corpus) -> Iterator[Document]:
-    """As training reads it."""
+    """Read in batches, as training does."""
     for each in corpus.iter_batches(Run(threads=1)):
         if isinstance(each, DocumentBatch):
             names, labels = each.label_names.to_pylist(), np.split(each.label_ids, each.label_offsets[1:-1])
@@ -441,7 +441,7 @@ def in_batches(corpus: Corpus) -> Iterator[Document]:
 
 
 def write(folder: Path, files: Files, name: str, rng: np.random.Generator) -> str:
-    """Where the corpus stands; sometimes under names that are no UTF-8."""
+    """Return the path of the corpus, sometimes with invalid UTF-8."""
     odd = rng.random() < 0.1
     for each, content in files.items():
         target = folder / each
@@ -458,7 +458,7 @@ def write(folder: Path, files: Files, name: str, rng: np.random.Generator) -> st
 
 
 def check(document: Document) -> None:
-    """Whoever reads it can rely on it: it can be written again, and its numbers are numbers."""
+    """Check that the documents can be written and that their numbers are finite."""
     assert all(isinstance(each, str) for each in (document.id, document.text, *document.labels))
     json.dumps(document[:3], ensure_ascii=False).encode()
     assert len(set(document.labels)) == len(document.labels)

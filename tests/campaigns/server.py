@@ -81,7 +81,7 @@ def bystander(port: int) -> None:
 
 
 @dataclass
-class Held:
+class HeldConnections:
     """Connections that attackers keep open, with the deadlines by which the service must close them."""
 
     connections: list[tuple[float, str, socket.socket]] = field(default_factory=list)
@@ -126,7 +126,7 @@ class Campaign:
         self.expected = {name: answers_of(folder) for name, folder in models.items()}
         self.statuses: Counter[str] = Counter()
         self.findings: list[str] = []
-        self.held = Held()
+        self.held = HeldConnections()
         self.uploads = list(hostile_files())
         self.n_requests = self.n_killed = 0
         self.n_resets = 0  # requests without an answer
@@ -151,17 +151,17 @@ class Campaign:
         try:
             connection.request(method, path, body, {"Content-Type": content} if body is not None else {})
             answer = connection.getresponse()
-            found = answer.status, answer.read()
+            answered = answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
             is_large = body is not None and len(body) > 100_000  # refused before all of it was sent
             if not is_large and time.monotonic() - self.last_kill > time.monotonic() - begin + 1:
-                self.found(f"{kind}: no answer to {method} {path} ({type(error).__name__}: {error})")
+                self.report_finding(f"{kind}: no answer to {method} {path} ({type(error).__name__}: {error})")
             self.count(kind, "no answer")
             return None
         finally:
             connection.close()
-        self.check(kind, *found)
-        return found
+        self.check(kind, *answered)
+        return answered
 
     def raw(self, kind: str, data: bytes) -> None:
         """Send bytes and read an answer, if there is one."""
@@ -181,14 +181,14 @@ class Campaign:
         cause = next((f" ({cause})" for cause in CAUSES if status == 503 and cause.encode() in body), "")
         self.count(kind, f"{status}{cause}")
         if status >= 500 and not cause:
-            self.found(f"{kind}: status {status}: {body[:200]!r}")
+            self.report_finding(f"{kind}: status {status}: {body[:200]!r}")
 
     def count(self, kind: str, outcome: str) -> None:
         with self.lock:
             self.n_requests += 1
             self.statuses[f"{kind} {outcome}"] += 1
 
-    def found(self, finding: str) -> None:
+    def report_finding(self, finding: str) -> None:
         with self.lock:
             self.findings.append(finding)
 
@@ -201,13 +201,13 @@ class Campaign:
         if answer and answer[0] == 200:
             tags = [[(tag["label"], tag["score"]) for tag in each["tags"]] for each in json.loads(answer[1])["results"]]
             if tags not in [expected[begin : begin + N_REQUEST_TEXTS] for expected in self.expected.values()]:
-                self.found(f"an answer is of neither model: {tags}")
+                self.report_finding(f"an answer is of neither model: {tags}")
 
     def annif(self, rng: random.Random) -> None:
         documents = [{"text": text} for text in rng.sample(TEXTS, 3)]
         self.ask("annif", "POST", "/v1/projects/served/suggest-batch", json.dumps({"documents": documents}).encode())
 
-    def listing(self, rng: random.Random) -> None:
+    def list_models(self, rng: random.Random) -> None:
         paths = ["/v1/models", "/v1/projects", "/readyz", "/metrics", "/openapi.json", "/", "/static/page.js", "/x"]
         paths += ["/v1/models/served/labels?search=a&limit=1000", f"/v1/models/served/labels?{'a&' * 5000}"]
         self.ask("listing", "GET", rng.choice(paths))
@@ -267,7 +267,7 @@ class Campaign:
         body = head + content + b"\r\n--x-y--\r\n"
         self.ask("upload", "POST", "/v1/models/served/file", body, "multipart/form-data; boundary=x-y")
 
-    def malformed(self, rng: random.Random) -> None:
+    def send_malformed(self, rng: random.Random) -> None:
         post = b"POST /v1/models/served/predict HTTP/1.1\r\n" + HOST + JSON
         heads = [
             rng.randbytes(200),
@@ -295,7 +295,7 @@ class Campaign:
             head[rng.randrange(len(head))] = rng.randrange(256)
         self.raw("malformed", bytes(head))
 
-    def endless(self, rng: random.Random) -> None:
+    def send_endless(self, rng: random.Random) -> None:
         chunked = b"POST /v1/models/served/predict HTTP/1.1\r\n" + HOST + JSON + b"Transfer-Encoding: chunked\r\n\r\n"
         begin, more = rng.choice(
             [
@@ -308,7 +308,7 @@ class Campaign:
         )
         self.raw("endless", begin + more * 1000)
 
-    def pipelined(self, rng: random.Random) -> None:
+    def send_pipelined(self, rng: random.Random) -> None:
         self.raw("pipelined", (b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n") * rng.choice([2, 50, 5000]))
 
     def slow(self, rng: random.Random) -> None:
@@ -327,7 +327,7 @@ class Campaign:
             self.held.add("slow request", opened, 2 * SECONDS + SLACK)  # time for a body and for the next head
         self.count("slow", "sent")
 
-    def unread(self, rng: random.Random) -> None:
+    def leave_unread(self, rng: random.Random) -> None:
         """Request a large response and do not read it."""
         body = json.dumps({"texts": TEXTS * 25, "k": 30}).encode()
         head = b"POST /v1/models/served/predict HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: %d\r\n\r\n" % len(body)
@@ -339,7 +339,7 @@ class Campaign:
             )  # time in the queue, for sending, and for the last chunk
         self.count("unread", "sent")
 
-    def vanishing(self, rng: random.Random) -> None:
+    def disconnect(self, rng: random.Random) -> None:
         """Reset the connection in the middle of a request."""
         body = json.dumps({"texts": TEXTS * 25, "k": 30}).encode()
         head = b"POST /v1/models/served/predict HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: %d\r\n\r\n" % len(body)
@@ -354,19 +354,19 @@ class Campaign:
         attacks: list[tuple[int, Callable[[random.Random], None]]] = [
             (300, self.normal),
             (60, self.annif),
-            (60, self.listing),
+            (60, self.list_models),
             (60, self.wrong_json),
-            (150, self.malformed),
-            (40, self.endless),
-            (20, self.pipelined),
+            (150, self.send_malformed),
+            (40, self.send_endless),
+            (20, self.send_pipelined),
             (20, self.form),
             (20, self.upload),
             (10, self.explain),
             (10, self.large),
             (10, self.table),
             (40, self.slow),
-            (4, self.unread),
-            (20, self.vanishing),
+            (4, self.leave_unread),
+            (20, self.disconnect),
         ]
         weights, chosen = zip(*attacks, strict=True)
         rng.choices(chosen, weights)[0](rng)
@@ -395,7 +395,7 @@ class Campaign:
                         os.kill(new[0], signal.SIGKILL)
                         self.n_killed += 1
             for finding in self.held.close_due():
-                self.found(finding)
+                self.report_finding(finding)
 
     def run(self, n_requests: int, stop_at: float) -> None:
         numbers = iter(range(10**9))
@@ -407,7 +407,7 @@ class Campaign:
                 try:
                     self.attack(number)
                 except Exception as error:
-                    self.found(f"attack {number} failed: {type(error).__name__}: {error}")
+                    self.report_finding(f"attack {number} failed: {type(error).__name__}: {error}")
 
         threads = [threading.Thread(target=work) for _ in range(N_ATTACKERS)]
         directing = threading.Thread(target=self.direct)
@@ -434,12 +434,12 @@ def exchange(new: Path, served: Path) -> None:
 
 
 def workers_of(pid: int) -> list[int]:
-    found = []
+    children = []
     for child in children_of(pid):
         with suppress(OSError):
             if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
-                found.append(child)
-    return found
+                children.append(child)
+    return children
 
 
 def children_of(pid: int) -> list[int]:
@@ -477,7 +477,7 @@ def resources_of(pid: int) -> dict[str, int]:
 def warm_up(campaign: Campaign) -> None:
     """Send every kind of request to both workers, so that threads and memory reach their usual size."""
     rng = random.Random(0)
-    quiet = (campaign.normal, campaign.annif, campaign.listing, campaign.wrong_json, campaign.form, campaign.upload)
+    quiet = (campaign.normal, campaign.annif, campaign.list_models, campaign.wrong_json, campaign.form, campaign.upload)
     for each in (*quiet, campaign.explain, campaign.large, campaign.table):
         for _ in range(10):
             each(rng)

@@ -1,4 +1,4 @@
-"""Training, saving, loading, tagging and explaining in one process, over and over: memory and open files stay flat.
+"""Train, save, load, predict and explain repeatedly in one process: memory and open files must not grow.
 
     python tests/campaigns/soak.py --minutes 60 --seed 0
 
@@ -25,29 +25,29 @@ from planted import make_planted_corpus
 from xmtc import Classifier, Run, Tagger
 from xmtc.methods import method_class
 
-WARM_UP = 5  # rounds
-ROOM = 64 << 20  # bytes: allocators keep what they may need again
+WARM_UP = 5  # number of rounds
+ROOM = 64 << 20  # bytes: allocators keep freed memory
 LINEAR = ("parabel", "bonsai", "plt", "dismec")
 NEURAL = ("xml_rnn", "rank_ae") if find_spec("torch") else ()
 
 
 @dataclass(frozen=True)
-class Held:
-    """What a process holds."""
+class ProcessResources:
+    """Resources of a process."""
 
     memory: int  # bytes
     files: int
     threads: int
 
     @classmethod
-    def now(cls) -> Held:
+    def now(cls) -> ProcessResources:
         gc.collect()
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return cls(pages * 4096, len(list(Path("/proc/self/fd").iterdir())), threading.active_count())
 
 
 def round_of(number: int, seed: int, folder: Path) -> None:
-    """One model of one method, from its training to an explanation by the loaded model."""
+    """Run one round: from the training of a model to an explanation by the loaded model."""
     rng = np.random.default_rng((seed, number))
     names = LINEAR + NEURAL
     name = names[number % len(names)]
@@ -71,8 +71,8 @@ def campaign(seed: int, minutes: float, only: int | None = None) -> tuple[int, l
                 round_of(number, seed, Path(parts))
             number += 1
             if number == WARM_UP * len(LINEAR + NEURAL):
-                before = Held.now()
-        after, left = Held.now(), sorted(path.name for path in Path(name).iterdir())
+                before = ProcessResources.now()
+        after, left = ProcessResources.now(), sorted(path.name for path in Path(name).iterdir())
     if before is not None:
         print(f"{before} after the first rounds, {after} after {number}")
         if after.memory > before.memory + ROOM:
@@ -83,6 +83,6 @@ def campaign(seed: int, minutes: float, only: int | None = None) -> tuple[int, l
 
 
 if __name__ == "__main__":
-    import cases  # which lies beside this
+    import cases  # in this folder
 
     cases.tell(campaign, __doc__)

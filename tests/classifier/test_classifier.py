@@ -1,4 +1,4 @@
-"""The Classifier as scikit-learn knows estimators, and as people use it."""
+"""Tests of the Classifier as a scikit-learn estimator and in common use."""
 
 from __future__ import annotations
 
@@ -34,14 +34,13 @@ CANNOT_APPLY = {
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_scikit_learns_own_checks():
+def test_scikit_learn_estimator_checks():
     results = check_estimator(Classifier(), expected_failed_checks=CANNOT_APPLY, on_fail=None, on_skip=None)
     assert {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"} == {}
     assert sum(result["status"] == "passed" for result in results) >= 44  # one more in newer versions
 
 
-def test_what_those_checks_meant_holds_for_names():
-    """Pickled, refitted, reordered and one by one: the same names."""
+def test_predictions_of_names_survive_pickling_refitting_and_reordering():
     classifier = Classifier(max_leaf=10).fit(TEXTS, TAGS)
     answer = classifier.predict(TEXTS[:30])
     assert pickle.loads(pickle.dumps(classifier)).predict(TEXTS[:30]) == answer
@@ -55,7 +54,7 @@ def test_parameters_travel_through_clone():
     copy = clone(classifier)
     assert copy.get_params() == classifier.get_params()
     assert copy.get_params()["n_trees"] == 2
-    assert copy.get_params()["beam"] == 10  # a default is there without being named
+    assert copy.get_params()["beam"] == 10  # default values are not set explicitly
 
 
 def test_grid_search_and_cross_validation():
@@ -67,7 +66,7 @@ def test_grid_search_and_cross_validation():
     assert cross_val_score(Classifier(n_trees=1), TEXTS, TAGS, cv=KFold(2)).shape == (2,)
 
 
-def test_it_ends_a_pipeline():
+def test_classifier_is_the_last_step_of_a_pipeline():
     pipeline = Pipeline(
         [("strip", FunctionTransformer(lambda texts: [t.strip() for t in texts])), ("tag", Classifier())]
     )
@@ -79,7 +78,7 @@ def test_arrays_and_series_of_texts_are_texts():
     assert Classifier().fit(np.array(TEXTS, object), TAGS).predict(np.array(TEXTS[:3])) == from_list
 
 
-def test_features_instead_of_text():
+def test_features_are_accepted_instead_of_texts():
     X = csr_array(np.eye(6, dtype=np.float64).repeat(3, axis=0) * 7)
     tags = [[f"l{i // 3}"] for i in range(18)]
     classifier = Classifier().fit(X, tags)
@@ -96,7 +95,7 @@ def test_features_instead_of_text():
         classifier.explain("text", "l1")
 
 
-def test_columns_that_are_empty_in_training_stay_columns(tmp_path):
+def test_columns_without_labels_in_training_are_kept(tmp_path):
     X = csr_array(np.eye(4, 9, dtype=np.float32))
     classifier = Classifier().fit(X, [["a"], ["b"]] * 2)
     assert classifier.n_features_in_ == 9
@@ -110,14 +109,14 @@ def test_columns_that_are_empty_in_training_stay_columns(tmp_path):
     assert empty.n_features_in_ == 9
 
 
-def test_stored_zeros_are_no_labels():
+def test_stored_zeros_are_not_labels():
     indicator = csr_array((np.array([1, 0, 1, 0]), np.array([0, 1, 1, 0]), np.array([0, 2, 4])), shape=(2, 2))
     classifier = Classifier(min_df=1).fit(["red apple", "green pear"], indicator)
     assert classifier.tagger_.frequencies.tolist() == [1, 1]
-    assert indicator.nnz == 4  # the user's own matrix stays as it was
+    assert indicator.nnz == 4  # the matrix of the caller is not changed
 
 
-def test_matrices_of_features_and_labels_are_narrow():
+def test_matrices_use_32_bit_types():
     classifier = Classifier().fit(csr_array(np.eye(4, dtype=np.float32)), TAGS[:4])
     X = classifier.tagger_.transform([Document("0", "", [], (np.array([1], np.int32), np.ones(1, np.float32)))]).X
     _, Y, _ = classifier.tagger_.transform_labelled(
@@ -134,7 +133,7 @@ def test_threshold_and_scores():
     assert classifier.predict(TEXTS[:20], k=10, threshold=0.3) == [[tag.label for tag in row] for row in tags]
 
 
-def test_a_model_folder_opens_as_classifier_and_as_tagger(tmp_path):
+def test_model_folder_loads_as_classifier_and_as_tagger(tmp_path):
     Classifier(n_trees=2, min_df=1).fit(TEXTS, TAGS).save(tmp_path / "model")
     assert Classifier.load(tmp_path / "model").get_params()["n_trees"] == 2
     assert len(Tagger.load(tmp_path / "model").predict_labels(["noise1"], k=3)[0]) == 3
@@ -202,12 +201,12 @@ def test_a_model_folder_opens_as_classifier_and_as_tagger(tmp_path):
         (lambda: Classifier().fit(TEXTS, TAGS).evaluate(TEXTS, TAGS, ["P@x"]), "P@x"),
     ],
 )
-def test_mistakes_are_named(action, sentence):
+def test_errors_name_the_mistake(action, sentence):
     with pytest.raises(XmtcError) as raised:
         action()
     assert sentence in str(raised.value)
 
 
-def test_untrained_says_so():
+def test_untrained_classifier_raises():
     with pytest.raises(NotFittedError, match="not trained yet"):
         Classifier().predict(["text"])

@@ -1,4 +1,4 @@
-"""What people see first: the names of `xmtc` and `xmtc.methods`, what `help()` says, what type checkers know."""
+"""Public names of `xmtc` and `xmtc.methods`, `help()` and type checkers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ needs_mypy = pytest.mark.skipif(find_spec("mypy") is None, reason="mypy is not i
 
 
 def names_for_type_checkers(module) -> set[str]:
-    """What a module imports under `if TYPE_CHECKING`."""
+    """Return the names that a module imports under `if TYPE_CHECKING`."""
     body = ast.parse(inspect.getsource(module)).body
     guarded = [node for node in body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     imports = [node for guard in guarded for node in guard.body if isinstance(node, ast.ImportFrom)]
@@ -46,13 +46,13 @@ def output_of(code: str, *options: str) -> str:
 # the names of xmtc
 
 
-def test_the_three_lists_of_names_are_one():
+def test_three_lists_of_names_are_equal():
     assert set(xmtc.__all__) == set(xmtc._MODULE_BY_NAME) == names_for_type_checkers(xmtc)
     for name in xmtc.__all__:
         assert getattr(xmtc, name) is not None
 
 
-def test_dir_shows_the_public_names_alone():
+def test_dir_lists_only_public_names():
     shown = output_of(
         "import xmtc, xmtc.cli.train, xmtc.analysis.combine, xmtc.analysis.tune.search; print(*dir(xmtc))"
     ).split()
@@ -67,11 +67,11 @@ def test_tab_completion():
 
 
 def test_no_module_hides_a_public_name():
-    """`import xmtc.analysis.combine` makes `xmtc.analysis.combine` that module, whatever it was before."""
+    """Importing a submodule replaces a public name of the package that is equal to the name of the submodule."""
     assert not {module.name for module in pkgutil.iter_modules(xmtc.__path__)} & set(xmtc.__all__)
 
 
-def test_a_name_that_is_not_there():
+def test_unknown_name_raises():
     with pytest.raises(AttributeError, match="module 'xmtc' has no attribute 'Clasifier'"):
         _ = xmtc.Clasifier
     with pytest.raises(ImportError, match="cannot import name 'fit'"):
@@ -91,7 +91,7 @@ def test_every_method_can_be_imported(name):
     assert class_name in dir(xmtc.methods)
     try:
         found = method_class(name)
-    except XmtcError:  # from a plain installation
+    except XmtcError:  # as in an installation without extras
         with pytest.raises(ImportError, match=r"needs PyTorch: pip install 'xmtc\[neural\]'"):
             getattr(xmtc.methods, class_name)
     else:
@@ -112,7 +112,7 @@ def test_methods_are_imported_one_by_one():
     assert not {"label_tree", "Any", "TABLE", "TYPE_CHECKING"} & shown
 
 
-def test_a_method_that_is_not_there():
+def test_unknown_method_raises():
     with pytest.raises(AttributeError, match=r"module 'xmtc\.methods' has no attribute 'Parable'"):
         _ = xmtc.methods.Parable
 
@@ -135,7 +135,7 @@ def test_methods_of_other_packages(tmp_path):
     assert output_of(code).splitlines() == ["True False", "xmtc.methods.label_tree.parabel others"]
 
 
-# what help() says
+# help()
 
 
 @pytest.mark.parametrize("name", ["parabel", "dismec", "consensus", pytest.param("aplc_xlnet", marks=needs_torch)])
@@ -149,7 +149,7 @@ def test_help_lists_the_parameters(name):
     assert text.count("\nParameters\n") == 1
 
 
-def test_help_is_written_as_numpydoc_does():
+def test_help_has_numpydoc_sections():
     assert inspect.getdoc(Sample).startswith(
         dedent("""\
         One sentence.
@@ -175,7 +175,7 @@ def test_help_is_written_as_numpydoc_does():
 
 @dataclass(frozen=True)
 class Base(Method):
-    """Of its own."""
+    """Docstring of the base class."""
 
     C: float = param(1.0, "inherited")
     mode: str = param("a", "chosen", choices=("a", "b"))
@@ -185,7 +185,8 @@ class Base(Method):
 class Sample(Base):
     """One sentence.
 
-    More of it."""
+    More of it.
+    """
 
     mode: str = param("b", "chosen", choices=("a", "b"))
     sizes: tuple[int, ...] = param((1, 2), "several")
@@ -195,7 +196,7 @@ class Sample(Base):
         raise NotImplementedError
 
 
-def test_without_docstrings():
+def test_methods_work_without_docstrings():
     code = """
         from xmtc.methods import Parabel
         print(Parabel(n_trees=2), Parabel.__doc__)
@@ -214,7 +215,7 @@ TRUE = np.array([[1, 0, 1], [0, 0, 1]])
     "make", [np.asarray, np.asarray(TRUE, bool).astype, sparse.csr_array, sparse.csc_matrix, sparse.coo_array],
     ids=["dense", "bool", "csr_array", "csc_matrix", "coo_array"],
 )  # fmt: skip
-def test_evaluate_takes_any_matrix(make):
+def test_evaluate_accepts_any_matrix(make):
     Y = make(bool) if make.__name__ == "astype" else make(TRUE)
     assert evaluate(PREDICTIONS, Y, ["P@1", "P@2"]) == {"P@1": 0.5, "P@2": 0.75}
     assert evaluate(PREDICTIONS, Y, "p@2") == {"P@2": 0.75}
@@ -222,14 +223,14 @@ def test_evaluate_takes_any_matrix(make):
 
 
 @pytest.mark.parametrize("Y", [[["a", "b"], ["a"]], TRUE[:, 0], np.array([["a"], ["b"]]), None])
-def test_evaluate_says_what_it_takes(Y):
+def test_evaluate_error_names_accepted_types(Y):
     with pytest.raises(XmtcError, match=f"Y is a {type(Y).__name__}, expected a matrix of zeros and ones"):
         evaluate(PREDICTIONS, Y)
     with pytest.raises(XmtcError, match="predictions is a list, expected Predictions"):
         evaluate([[2, 0], [1, 2]], TRUE)
 
 
-def test_evaluate_as_the_docs_have_it():
+def test_evaluate_equals_classifier_evaluate():
     texts, tags = ["red apple", "green apple", "red car", "green car"] * 5, [["11"], ["2", "11"], ["3"], ["2", "3"]] * 5
     classifier = Classifier("parabel", min_df=1).fit(texts, tags)
     Y = MultiLabelBinarizer(classes=classifier.classes_, sparse_output=True).fit_transform(tags)
@@ -238,7 +239,7 @@ def test_evaluate_as_the_docs_have_it():
     assert classifier.evaluate(texts, tags, "P@1") == {"P@1": found["P@1"]}
 
 
-def test_a_run_takes_a_path(tmp_path):
+def test_run_accepts_a_path_as_checkpoint(tmp_path):
     for path in (tmp_path / "parts", str(tmp_path / "parts")):
         assert Run(checkpoint=path).checkpoint == Checkpoint(tmp_path / "parts")
     assert Run().checkpoint == Run(checkpoint=Checkpoint()).checkpoint == Checkpoint()
@@ -247,7 +248,7 @@ def test_a_run_takes_a_path(tmp_path):
     assert [argument.arg for argument in init.args.args[1:]] == [field.name for field in fields(Run)]
 
 
-def test_a_corpus_says_what_it_is(tmp_path):
+def test_corpus_has_a_readable_repr(tmp_path):
     path = tmp_path / "c.jsonl"
     path.write_text('{"text": "a", "labels": ["x"]}\n' * 2)
     corpus = xmtc.open_corpus(path)
@@ -255,10 +256,10 @@ def test_a_corpus_says_what_it_is(tmp_path):
     assert [len(list(corpus)) for _ in range(2)] == [2, 2]
 
 
-# what type checkers know
+# type checkers
 
 
-def test_the_package_says_that_it_is_typed():
+def test_package_is_marked_as_typed():
     assert files("xmtc").joinpath("py.typed").is_file()
 
 
@@ -305,11 +306,11 @@ strict = true
 ignore_missing_imports = true
 [mypy-torch.*]
 follow_imports = skip
-"""  # PyTorch takes half a minute, and shows in no public type
+"""  # PyTorch takes half a minute and is in no public type
 
 
 def mypy(folder: Path, **scripts: str) -> str:
-    """What mypy says of a user's scripts, with the package where it lies now."""
+    """Return the output of mypy on a user's script."""
     for name, script in scripts.items():
         (folder / f"{name}.py").write_text(script)
     (folder / "mypy.ini").write_text(MYPY)
@@ -330,7 +331,7 @@ def read_documented_modules() -> dict[str, str]:
 
 
 @needs_mypy
-def test_mypy_sees_the_types(tmp_path):
+def test_mypy_infers_public_types(tmp_path):
     documented = read_documented_modules()
     said = mypy(tmp_path, right=RIGHT, wrong=WRONG, **documented)
     assert "right.py" not in said

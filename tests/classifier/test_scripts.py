@@ -30,7 +30,7 @@ def run(folder: Path, code: str, **environment: str) -> subprocess.CompletedProc
     )
 
 
-def test_a_method_of_the_main_script_is_loaded_by_the_same_script_only(tmp_path):
+def test_method_of_the_main_script_is_loaded_only_by_the_same_script(tmp_path):
     load = "print(Classifier.load('model').predict(['pears'], k=1))"
     trained = run(tmp_path, f"{OWN_METHOD}\nClassifier(Mine()).fit(texts, tags).save('model')\n{load}")
     assert trained.stdout == "[['fruit']]\n", trained.stderr
@@ -41,7 +41,7 @@ def test_a_method_of_the_main_script_is_loaded_by_the_same_script_only(tmp_path)
 
 
 @pytest.mark.parametrize("is_silenced", [False, True])
-def test_the_first_fit_says_once_that_it_compiles(is_silenced, tmp_path):
+def test_first_fit_reports_compilation_once(is_silenced, tmp_path):
     code = "import logging; logging.getLogger('xmtc').setLevel(logging.ERROR)" if is_silenced else ""
     code += "\nfor _ in range(2):\n    Classifier().fit(texts, tags)"
     cache = str(tmp_path / "cache")

@@ -19,7 +19,7 @@ SUBJECTS = ["fruit", "fruit", "space", "space"] * 5
 DISMEC = Classifier("dismec")
 
 
-def test_names_in_a_vector_are_answered_in_a_vector(tmp_path):
+def test_vector_of_names_predicts_a_vector(tmp_path):
     classifier = Classifier().fit(TEXTS, SUBJECTS)
     assert classifier.predict(["pears", "moon"]).tolist() == ["fruit", "space"]
     assert classifier.predict(["nothing known"]).shape == (1,)
@@ -42,7 +42,7 @@ def test_scores_are_a_distribution_over_the_sorted_classes():
     assert classifier.decision_function(X).shape == (len(X), 3)
 
 
-def test_the_score_of_a_vector_is_the_accuracy():
+def test_score_of_a_vector_is_the_accuracy():
     classifier = clone(DISMEC).fit(X[:100], Y[:100, 0])
     expected = accuracy_score(Y[100:, 0], classifier.predict(X[100:]))
     assert classifier.score(X[100:], Y[100:, 0]) == pytest.approx(expected)
@@ -51,11 +51,11 @@ def test_the_score_of_a_vector_is_the_accuracy():
     assert ((classifier.decision_function(X) > 0) == classifier.predict(X)).all()
 
 
-def test_truth_values_are_the_classes_0_and_1():
+def test_booleans_are_the_classes_0_and_1():
     assert clone(DISMEC).fit(X, Y[:, 0].astype(bool)).classes_.tolist() == [0, 1]
 
 
-def test_a_single_class_has_the_whole_probability():
+def test_single_class_has_probability_1():
     classifier = clone(DISMEC).fit(X[:20], np.ones(20, int))
     assert classifier.predict_proba(X[:3]).tolist() == [[1.0]] * 3
 
@@ -67,7 +67,7 @@ def test_multi_output_trains_a_classifier_per_column():
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function"])
-def test_a_chain_trains_on_earlier_answers(method):
+def test_classifier_chain_trains_on_earlier_predictions(method):
     classifier = ClassifierChain(DISMEC, chain_method=method).fit(X[:100], Y[:100])
     assert (classifier.predict(X[100:]) == Y[100:]).mean() > 0.8
     assert classifier.predict_proba(X).shape == (len(X), 3)
@@ -89,7 +89,7 @@ def test_cross_validation_of_texts_with_names():
     assert cross_val_score(Classifier(min_df=1), TEXTS, SUBJECTS, cv=2).tolist() == [1.0, 1.0]
 
 
-def test_labels_of_documents_without_weight_are_left_out():
+def test_labels_of_documents_with_weight_0_are_removed():
     weights = np.ones(6)
     weights[4:] = 0
     lists = [["a"], ["b"], ["a"], ["b"], ["c"], ["c"]]
@@ -100,7 +100,7 @@ def test_labels_of_documents_without_weight_are_left_out():
     assert classifier.tagger_.about["data"] == alone.tagger_.about["data"]
 
 
-def test_labels_of_a_vector_and_columns_of_an_indicator_stay_without_weight():
+def test_classes_and_indicator_columns_of_documents_with_weight_0_are_kept():
     weights = np.ones(6)
     weights[4:] = 0
     single = Classifier("dismec").fit(X[:6], np.array([5, 6, 5, 6, 7, 7]), weights)
@@ -130,7 +130,7 @@ def test_column_names_are_saved_and_checked(tmp_path):
     assert "feature_names" not in loaded.tagger_.about
 
 
-def test_as_many_names_as_columns_are_loaded(tmp_path):
+def test_number_of_column_names_is_checked(tmp_path):
     pandas = pytest.importorskip("pandas")
     classifier = clone(DISMEC).fit(pandas.DataFrame(X, columns=list("abcdef")), Y)
     classifier.tagger_.about["feature_names"].pop()

@@ -1,4 +1,5 @@
-"""scikit-learn's habits: searches and clones freeze no defaults, answers have the form in which labels were given."""
+"""Conventions of scikit-learn: clones and searches keep defaults unset, and predictions have the type of the training
+labels."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MultiLabelBinarizer
 
 from xmtc import Classifier, Dataset, Run, XmtcError, open_corpus
+from xmtc.classifier import INITIAL_SEARCH_LABELS
 from xmtc.data import prediction_matrices as indicators
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.label_tree.parabel import Parabel
@@ -25,12 +27,12 @@ BINARIZER = MultiLabelBinarizer().fit(TAGS + TEST_TAGS)
 Y, TEST_Y = BINARIZER.transform(TAGS), BINARIZER.transform(TEST_TAGS)
 
 
-def used(classifier: Classifier) -> dict:
-    """The parameters of the method that was trained."""
+def trained_parameters(classifier: Classifier) -> dict:
+    """Return the parameters of the trained method."""
     return classifier.tagger_.about["parameters"]
 
 
-class TestNotGivenIsNotDefault:
+class TestUnsetParameters:
     def test_a_search_over_methods_trains_each_with_its_own_defaults(self):
         search = GridSearchCV(Classifier("parabel"), {"method": ["plt", "dismec", "parabel"]}, cv=KFold(2), refit=False)
         search.fit(TEXTS, TAGS)
@@ -40,24 +42,24 @@ class TestNotGivenIsNotDefault:
             alone = cross_validate(Classifier(method), TEXTS, TAGS, cv=KFold(2))["test_score"].mean()
             assert score == pytest.approx(alone)
         changed = clone(Classifier("parabel")).set_params(method="plt").fit(TEXTS, TAGS)
-        assert used(changed)["C"] == PLT().C != Parabel().C
+        assert trained_parameters(changed)["C"] == PLT().C != Parabel().C
 
-    def test_what_was_given_stays(self):
+    def test_set_parameters_are_kept(self):
         changed = clone(Classifier("parabel", C=1.0)).set_params(method="plt").fit(TEXTS, TAGS)
-        assert used(changed)["C"] == 1.0 != PLT().C
+        assert trained_parameters(changed)["C"] == 1.0 != PLT().C
 
-    def test_what_another_method_was_given_waits_for_it(self):
+    def test_parameters_of_another_method_are_kept_for_it(self):
         changed = Classifier("plt", arity=4).set_params(method="dismec").fit(TEXTS, TAGS)
-        assert "arity" not in used(changed)
-        assert used(changed.set_params(method="plt").fit(TEXTS, TAGS))["arity"] == 4
+        assert "arity" not in trained_parameters(changed)
+        assert trained_parameters(changed.set_params(method="plt").fit(TEXTS, TAGS))["arity"] == 4
 
-    def test_a_clone_of_what_was_set_to_another_method_is_made_of_its_own(self):
+    def test_clone_has_only_parameters_of_its_method(self):
         search = GridSearchCV(Classifier("plt", arity=4, C=1.0), {"method": ["dismec"]}, cv=KFold(2)).fit(TEXTS, TAGS)
         best = search.best_estimator_
         assert clone(best).get_params(deep=False) == {"method": "dismec", "C": 1.0}
         assert repr(best) == "Classifier('dismec', C=1.0)"
 
-    def test_a_preset_reaches_a_clone(self):
+    def test_clone_keeps_the_preset(self):
         pytest.importorskip("torch")
         changed = clone(Classifier("attention_xml")).set_params(preset="Amazon-670K")
         assert changed.get_params()["hidden"] == 512
@@ -65,7 +67,7 @@ class TestNotGivenIsNotDefault:
         given = clone(Classifier("attention_xml", hidden=256)).set_params(preset="Amazon-670K")
         assert given.get_params()["hidden"] == 256
 
-    def test_a_search_over_presets(self):
+    def test_search_over_presets(self):
         pytest.importorskip("torch")
         from xmtc.methods.attention.attention_xml import AttentionXML
 
@@ -77,7 +79,7 @@ class TestNotGivenIsNotDefault:
             assert found.get_params()["arity"] == (64 if found.get_params()["preset"] else 8)
             assert found.get_params()["epochs"] == 1
 
-    def test_a_method_as_it_is_knows_what_it_was_given(self):
+    def test_method_instance_knows_its_set_parameters(self):
         pytest.importorskip("torch")
         from xmtc.methods.attention.attention_xml import AttentionXML
 
@@ -85,7 +87,7 @@ class TestNotGivenIsNotDefault:
         assert (classifier.get_params()["hidden"], classifier.get_params()["candidates"]) == (512, 80)
         assert AttentionXML(candidates=80).explicit_values == {"candidates": 80}
 
-    def test_a_search_over_members(self):
+    def test_search_over_members(self):
         base = Classifier("consensus", members=("parabel", "plt"), parabel__max_leaf=10)
         grid = [
             {"parabel.n_trees": [1, 2], "plt__arity": [2]},
@@ -94,13 +96,15 @@ class TestNotGivenIsNotDefault:
         search = GridSearchCV(base, grid, cv=KFold(2)).fit(TEXTS, TAGS)
         assert len(search.cv_results_["params"]) == 3
         assert min(search.cv_results_["mean_test_score"]) > 0.5
-        first = used(clone(base).set_params(**search.cv_results_["params"][1]).fit(TEXTS, TAGS))["members"]
+        first = trained_parameters(clone(base).set_params(**search.cv_results_["params"][1]).fit(TEXTS, TAGS))[
+            "members"
+        ]
         assert [member["method"] for member in first] == ["parabel", "plt"]
         assert first[0]["parameters"]["n_trees"] == 2
         assert first[0]["parameters"]["max_leaf"] == 10
         assert first[1]["parameters"]["C"] == PLT().C
 
-    def test_members_of_members(self):
+    def test_nested_members_have_parameters(self):
         given = {"members": ("ensemble", "plt"), "ensemble.member": "parabel", "ensemble.parabel.n_trees": 1}
         classifier = clone(Classifier("consensus", **given))
         assert classifier.get_params()["ensemble.parabel.n_trees"] == 1
@@ -109,20 +113,20 @@ class TestNotGivenIsNotDefault:
         with pytest.raises(XmtcError, match=r"ensemble\.parabel has no parameter 'n_tree'; did you mean n_trees"):
             classifier.set_params(**{"ensemble.parabel.n_tree": 1})
 
-    def test_clone_copies_what_was_given_and_no_more(self):
+    def test_clone_copies_only_set_parameters(self):
         classifier = Classifier("parabel", C=1.0)
         assert clone(classifier).get_params(deep=False) == {"method": "parabel", "C": 1.0}
         assert classifier.get_params()["n_trees"] == 3
 
-    def test_a_loaded_model_was_given_what_sets_it_apart(self, tmp_path):
+    def test_loaded_model_has_its_non_default_parameters(self, tmp_path):
         Classifier("parabel", n_trees=1, min_df=1).fit(TEXTS, TAGS).save(tmp_path / "model")
         loaded = Classifier.load(tmp_path / "model")
         assert loaded.get_params(deep=False) == {"method": "parabel", "n_trees": 1, "min_df": 1}
-        assert used(clone(loaded).set_params(method="plt").fit(TEXTS, TAGS))["C"] == PLT().C
+        assert trained_parameters(clone(loaded).set_params(method="plt").fit(TEXTS, TAGS))["C"] == PLT().C
         Classifier().fit(np.eye(5), TAGS[:5]).save(tmp_path / "features")
         assert clone(Classifier.load(tmp_path / "features")).fit(np.eye(3), TAGS[:3]).n_features_in_ == 3
 
-    def test_a_consensus_as_it_is(self):
+    def test_consensus_instance_has_parameters_of_members(self):
         classifier = clone(Classifier(Consensus((Parabel(n_trees=1), PLT())))).set_params(parabel__C=0.5)
         assert classifier.get_params()["parabel.C"] == 0.5
         assert classifier.get_params()["parabel.n_trees"] == 1
@@ -144,7 +148,7 @@ class TestNotGivenIsNotDefault:
         (lambda: Classifier().fit(TEXTS, TAGS).predict(TEST, run="cuda"), "run='cuda' is invalid; expected a Run"),
     ],
 )
-def test_wrong_parameters_are_refused_when_they_are_set(action, sentence):
+def test_invalid_parameters_are_rejected_when_they_are_set(action, sentence):
     with pytest.raises(XmtcError) as raised:
         action()
     assert sentence in str(raised.value)
@@ -207,9 +211,9 @@ def as_frame(array, **how):
     return pandas.DataFrame(array, columns=BINARIZER.classes_, **how)
 
 
-class TestIndicatorInIndicatorOut:
+class TestIndicatorOutput:
     @pytest.mark.parametrize("make", [np.asarray, csr_array, csr_matrix, as_frame], ids=lambda make: make.__name__)
-    def test_the_kind_comes_back(self, make, tmp_path):
+    def test_predictions_have_the_type_of_the_labels(self, make, tmp_path):
         classifier = Classifier(min_df=1).fit(TEXTS, make(Y))
         classifier.save(tmp_path / "model")
         for each in (classifier, Classifier.load(tmp_path / "model")):
@@ -224,7 +228,7 @@ class TestIndicatorInIndicatorOut:
 
     def test_columns_keep_their_order_and_number(self):
         wide = np.zeros((len(Y), Y.shape[1] + 3), int)
-        wide[:, 12:0:-1] = Y[:, :12]  # backwards, with empty columns before and after
+        wide[:, 12:0:-1] = Y[:, :12]  # in reverse order, with empty columns at both ends
         wide[:, 14 : 14 + Y.shape[1] - 12] = Y[:, 12:]
         classifier = Classifier(min_df=1).fit(TEXTS, wide)
         assert classifier.classes_.tolist() == list(range(wide.shape[1]))
@@ -238,21 +242,21 @@ class TestIndicatorInIndicatorOut:
             np.take_along_axis(wide, ranked.labels, axis=1).mean()
         )
 
-    def test_a_frame_has_names_and_an_index(self):
+    def test_predicted_frame_keeps_columns_and_index(self):
         pandas = pytest.importorskip("pandas")
         texts = pandas.Series(TEST, index=[f"d{i}" for i in range(len(TEST))])
         found = Classifier(min_df=1).fit(pandas.Series(TEXTS), as_frame(Y)).predict(texts)
         assert found.columns.tolist() == BINARIZER.classes_.tolist()
         assert found.index.tolist() == texts.index.tolist()
 
-    def test_best_k_of_an_indicator(self):
+    def test_predict_k_labels_of_an_indicator(self):
         classifier = Classifier(min_df=1).fit(TEXTS, Y)
         assert set(classifier.predict(TEST, k=3).sum(axis=1)) == {3}
         for each in (classifier, Classifier(min_df=1).fit(TEXTS, TAGS)):
             with pytest.raises(XmtcError, match="k=0 is not positive"):
                 each.predict(TEST, k=0)
 
-    def test_names_come_out_where_names_went_in(self):
+    def test_names_are_predicted_for_names(self):
         assert all(isinstance(name, str) for row in Classifier().fit(TEXTS, TAGS).predict(TEST) for name in row)
         numbers = [[int(name[-2:]) for name in row] for row in TAGS]
         classifier = Classifier().fit(TEXTS, numbers)
@@ -260,42 +264,40 @@ class TestIndicatorInIndicatorOut:
         assert all(isinstance(name, (int, np.integer)) for row in classifier.predict(TEST) for name in row)
         assert classifier.explain(TEST[0], classifier.predict(TEST)[0][0])
 
-    def test_rank_numbers_are_those_of_classes(self):
+    def test_rank_returns_indices_of_classes(self):
         for y in (TAGS, Y, csr_array(Y)):
             classifier = Classifier(min_df=1).fit(TEXTS, y)
             ranked, tags = classifier.rank(TEST, k=3), classifier.predict_labels(TEST, k=3)
             assert [[tag.label for tag in row] for row in tags] == classifier.classes_[ranked.labels].tolist()
 
-    def test_dense_scores_that_would_not_fit_are_refused(self, monkeypatch):
-        classifier = Classifier(min_df=1).fit(TEXTS, csr_array(Y))
+    def test_dense_scores_beyond_memory_are_rejected(self, monkeypatch):
+        classifier = Classifier(min_df=1).fit(TEXTS, csr_array(np.hstack([Y] * 4)))
         monkeypatch.setattr(indicators, "get_memory_limit", lambda: 1000)
         with pytest.raises(XmtcError, match=r"60 documents × \d+ labels take .* GiB.*predict_proba\(X, k=100\)"):
             classifier.predict_proba(TEST)
         with pytest.raises(XmtcError, match="more than half of the memory"):
             classifier.decision_function(TEST)
         assert issparse(classifier.predict(TEST))
-        monkeypatch.setattr("xmtc.classifier.INITIAL_SEARCH_LABELS", 1)
         with pytest.raises(XmtcError, match="more than half of the memory"):
-            classifier.predict(TEST, threshold=0.0)  # all labels of all documents, though sparse
+            classifier.predict(TEST, threshold=0.0)  # all labels of all documents, although sparse
         best = classifier.predict_proba(TEST, k=3)
         assert issparse(best)
         assert np.diff(best.indptr).tolist() == [3] * len(TEST)
 
-    def test_sparse_scores_are_the_dense_ones(self):
+    def test_sparse_scores_equal_dense_scores(self):
         classifier = Classifier(min_df=1).fit(TEXTS, Y)
         dense, best = classifier.predict_proba(TEST), classifier.predict_proba(TEST, k=4).toarray()
         assert (best[best > 0] == dense[best > 0]).all()
         assert (np.sort(dense, axis=1)[:, -4:] == np.sort(best, axis=1)[:, -4:]).all()
 
-    def test_more_labels_above_the_threshold_than_a_first_look_finds(self, monkeypatch):
-        monkeypatch.setattr("xmtc.classifier.INITIAL_SEARCH_LABELS", 2)
-        classifier = Classifier("dismec", min_df=1).fit(TEXTS, Y)
+    def test_search_continues_until_all_labels_above_the_threshold_are_found(self):
+        classifier = Classifier("dismec", min_df=1).fit(TEXTS, np.hstack([Y] * 4))
         found = classifier.predict(TEST, threshold=0.0001)
         assert (found == (classifier.predict_proba(TEST) >= 0.0001)).all()
-        assert found.sum(axis=1).max() > 2
+        assert found.sum(axis=1).max() > INITIAL_SEARCH_LABELS
 
 
-class TestTheirTools:
+class TestScikitLearnTools:
     @pytest.mark.parametrize("average", ["micro", "macro", "samples"])
     @pytest.mark.filterwarnings("ignore:.*is ill-defined")
     def test_f1_by_name(self, average):
@@ -311,47 +313,47 @@ class TestTheirTools:
         found = cross_validate(Classifier(min_df=1), TEXTS, kept, cv=2, scoring="average_precision")
         assert found["test_score"].min() > 0.7
 
-    def test_roc_auc_of_labels_that_occur(self):
+    def test_roc_auc(self):
         kept = Y[:, Y.sum(axis=0) >= 15]
         found = cross_validate(Classifier(min_df=1), TEXTS, kept, cv=2, scoring="roc_auc", error_score="raise")
         assert found["test_score"].min() > 0.8
 
-    def test_two_labels(self):
+    def test_roc_auc_of_two_labels(self):
         kept = Y[:, np.argsort(-Y.sum(axis=0))[:2]]
         found = cross_validate(Classifier(min_df=1), TEXTS, kept, cv=2, scoring="roc_auc", error_score="raise")
         assert found["test_score"].min() > 0.8
 
-    def test_label_ranking(self):
+    def test_label_ranking_average_precision(self):
         scorer = make_scorer(label_ranking_average_precision_score, response_method="predict_proba")
         found = cross_validate(Classifier(min_df=1), TEXTS, Y, cv=2, scoring=scorer, error_score="raise")
         assert found["test_score"].min() > 0.8
 
-    def test_calibration_and_out_of_fold_answers(self):
+    def test_calibration_and_out_of_fold_predictions(self):
         scores = cross_val_predict(Classifier(min_df=1), TEXTS, Y, cv=2, method="predict_proba")
         assert scores.shape == Y.shape
         right, mean = calibration_curve(Y.ravel(), scores.ravel(), n_bins=2)
         assert right[1] > right[0]
         assert mean[1] > mean[0]
 
-    def test_it_is_a_classifier_once_it_knows_an_indicator(self):
+    def test_is_classifier_after_fit_on_an_indicator(self):
         assert not is_classifier(Classifier().fit(TEXTS, TAGS))
         assert is_classifier(Classifier().fit(TEXTS, Y))
-        GridSearchCV(Classifier(min_df=1), {"n_trees": [1]}, cv=2).fit(TEXTS, TAGS)  # lists of names, and cv a number
+        GridSearchCV(Classifier(min_df=1), {"n_trees": [1]}, cv=2).fit(TEXTS, TAGS)  # label lists, and cv as a number
 
-    def test_a_pipeline_sets_parameters_of_members(self):
+    def test_pipeline_sets_parameters_of_members(self):
         strip = FunctionTransformer(lambda texts: [text.strip() for text in texts])
         pipeline = make_pipeline(strip, Classifier("consensus", members=("parabel", "plt")))
         pipeline.set_params(classifier__parabel__n_trees=1).fit(TEXTS, Y)
-        assert used(pipeline[-1])["members"][0]["parameters"]["n_trees"] == 1
+        assert trained_parameters(pipeline[-1])["members"][0]["parameters"]["n_trees"] == 1
         assert pipeline.predict_proba(TEST).shape == TEST_Y.shape
 
-    def test_partial_fit_says_what_to_do_instead(self):
+    def test_partial_fit_error_names_the_alternative(self):
         assert not hasattr(Classifier(), "partial_fit")
         with pytest.raises(AttributeError, match="fit a new one on all of them"):
             Classifier().partial_fit(TEXTS, TAGS)
 
 
-class TestACorpus:
+class TestCorpus:
     @pytest.fixture
     def path(self, tmp_path):
         pandas = pytest.importorskip("pandas")
@@ -359,7 +361,7 @@ class TestACorpus:
         pandas.DataFrame({"text": TEXTS, "labels": TAGS}).to_json(path, orient="records", lines=True)
         return path
 
-    def test_it_feeds_fit_predict_and_evaluate(self, path):
+    def test_fit_predict_and_evaluate_accept_a_corpus(self, path):
         corpus = open_corpus(path)
         classifier = Classifier(min_df=1).fit(corpus)
         assert classifier.predict(corpus) == Classifier(min_df=1).fit(TEXTS, TAGS).predict(TEXTS)
@@ -371,7 +373,7 @@ class TestACorpus:
         with pytest.raises(XmtcError, match="Found no labels to compare with"):
             classifier.evaluate(TEXTS)
 
-    def test_it_decides_when_to_stop(self, path):
+    def test_validation_corpus_stops_training(self, path):
         pytest.importorskip("torch")
         from xmtc.methods.attention.xml_rnn import XMLRNN
 
@@ -383,7 +385,7 @@ class TestACorpus:
             classifier.fit(TEXTS, TAGS, valid=TEXTS)
 
 
-def test_validation_labels_may_be_an_indicator_too():
+def test_validation_labels_can_be_an_indicator():
     classifier = Classifier("consensus", members=("parabel", "dismec"), calibrated=True, min_df=1)
     found = classifier.fit(TEXTS, Y, valid=(TEST, TEST_Y)).predict_proba(TEST)
     assert (found == classifier.fit(TEXTS, Y, valid=(TEST, csr_array(TEST_Y))).predict_proba(TEST)).all()
@@ -395,14 +397,14 @@ class TestSampleWeight:
     WEIGHTS = np.r_[np.ones(100), np.zeros(100)]
 
     @pytest.mark.parametrize("make", [np.asarray, list, lambda values: pytest.importorskip("pandas").Series(values)])
-    def test_documents_of_no_weight_are_not_there(self, make):
+    def test_documents_with_weight_0_are_ignored(self, make):
         weighted = Classifier(min_df=1).fit(TEXTS, TAGS, make(self.WEIGHTS))
         alone = Classifier(min_df=1).fit(TEXTS[:100], TAGS[:100])
         assert weighted.score(TEXTS[:100], TAGS[:100]) == weighted.score(TEXTS, TAGS, sample_weight=self.WEIGHTS)
         assert weighted.score(TEST, TEST_TAGS) == pytest.approx(alone.score(TEST, TEST_TAGS), abs=0.05)
         assert weighted.score(TEST, TEST_TAGS) < Classifier(min_df=1).fit(TEXTS, TAGS).score(TEST, TEST_TAGS)
 
-    def test_a_search_hands_them_out(self):
+    def test_search_passes_sample_weights(self):
         search = GridSearchCV(Classifier(min_df=1), {"n_trees": [1]}, cv=KFold(2)).fit(
             TEXTS, Y, sample_weight=np.ones(len(TEXTS))
         )
@@ -418,18 +420,18 @@ class TestSampleWeight:
             (["heavy"] * 200, "expected one number for each of the 200 documents"),
         ],
     )
-    def test_what_is_no_weight_is_refused(self, weights, sentence):
+    def test_invalid_weights_are_rejected(self, weights, sentence):
         with pytest.raises(XmtcError) as raised:
             Classifier().fit(TEXTS, TAGS, weights)
         assert sentence in str(raised.value)
 
-    def test_a_method_that_cannot_says_so(self):
+    def test_method_without_weights_raises(self):
         pytest.importorskip("torch")
         with pytest.raises(XmtcError, match="XMLRNN does not support document weights; omit sample_weight, or use"):
             Classifier("xml_rnn").fit(TEXTS, TAGS, np.ones(len(TEXTS)))
 
 
-def test_models_are_shown_in_a_line():
+def test_repr_is_one_line():
     classifier = Classifier("consensus", members=("parabel", "plt"), min_df=1).fit(TEXTS, TAGS)
     assert repr(classifier) == "Classifier('consensus', members=('parabel', 'plt'), min_df=1)"
     assert repr(classifier.tagger_) == "Tagger(consensus, 40 labels, 320 tfidf features, trained on 200 documents)"

@@ -1,4 +1,4 @@
-"""A text of which the model knows no word gets no label, unless it must: in every view, method and face."""
+"""Texts without any known word get no label, unless `always` is set: in every view, method and interface."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def known(view, texts: list[str]) -> list[bool]:
     return view.mark_known_documents(view.transform(texts)).tolist()
 
 
-def test_a_bag_knows_a_document_with_a_term():
+def test_bag_knows_documents_with_a_term():
     fitted, _ = Tfidf(stop_words="english").fit(["apple tree", "apple pie tree"])
     assert known(fitted, ["an apple", "", "pear", "the", "pie", "TREE"]) == [True, False, False, False, False, True]
 
 
-def test_words_know_a_document_with_a_word_of_the_vocabulary():
+def test_words_view_knows_documents_with_a_word_of_the_vocabulary():
     fitted, _ = Words(max_words=2).fit(["apple tree", "apple pie tree"])
     assert known(fitted, ["pear apple", "", "pear", "pear plum", "tree"]) == [True, False, False, False, True]
     assert known(fitted, []) == []
 
 
 @pytest.mark.parametrize("kind", ["bert", "xlnet"])
-def test_subwords_know_a_document_with_letters_of_their_own(kind):
+def test_subwords_view_knows_documents_with_a_known_piece(kind):
     pytest.importorskip("tokenizers")
     from tiny_encoders import tiny
 
@@ -59,19 +59,19 @@ def test_subwords_know_a_document_with_letters_of_their_own(kind):
     assert known(fitted, texts) == [True, False, False, True, False, True, False]
 
 
-def test_of_features_zero_is_a_value_like_others():
+def test_documents_of_zero_features_are_known():
     fitted = FittedColumns(n_columns=2, unit_length=False)
     assert fitted.mark_known_documents(Bag(csr_array(np.zeros((3, 2), np.float32)))).all()
 
 
-def test_tokens_of_which_nobody_said_what_is_unknown_are_known():
+def test_tokens_without_an_unknown_id_are_known():
     from letters import Letters
 
     fitted, _ = Letters(length=2).fit(["abc"])
     assert fitted.mark_known_documents(Tokens(np.zeros(3, np.int32), np.array([0, 1, 3]), 4)).tolist() == [True, True]
 
 
-def test_predictions_of_some_documents_alone():
+def test_mask_documents_removes_predictions_of_other_documents():
     found = Predictions(np.array([[1, 2], [0, 3]]), np.array([[0.9, 0.5], [0.8, 0.1]]))
     left = found.mask_documents(np.array([False, True]))
     assert left.labels.tolist() == [[NO_LABEL, NO_LABEL], [0, 3]]
@@ -80,7 +80,7 @@ def test_predictions_of_some_documents_alone():
     assert found.mask_documents(np.array([True, True])) is found
 
 
-def test_a_tagger_answers_nothing_unless_always(linear):
+def test_tagger_predicts_nothing_unless_always(linear):
     tagger = linear.tagger_
     nothing, something = tagger.predict_labels([UNKNOWN, KNOWN], k=2)
     assert nothing == []
@@ -91,7 +91,7 @@ def test_a_tagger_answers_nothing_unless_always(linear):
     assert (tagger.has_known_words(UNKNOWN), tagger.has_known_words(KNOWN)) == (False, True)
 
 
-def test_a_classifier_answers_nothing_unless_always(linear):
+def test_classifier_predicts_nothing_unless_always(linear):
     assert linear.predict([UNKNOWN, KNOWN], k=1) == [[], ["label-07"]]
     assert [len(labels) for labels in linear.predict([UNKNOWN], always=True)] == [5]
     assert [len(tags) for tags in linear.predict_labels([UNKNOWN], k=3)] == [0]
@@ -102,8 +102,8 @@ def test_a_classifier_answers_nothing_unless_always(linear):
     assert linear.predict_proba([UNKNOWN], k=3).nnz == 0 < linear.predict_proba([UNKNOWN], k=3, always=True).nnz
 
 
-def test_indicators_and_their_scores_agree():
-    """One label has nearly all documents, and is guessed of anything: at more than 0.5."""
+def test_indicators_agree_with_their_scores():
+    """One label has nearly all documents, so its score is above 0.5 for any text."""
     texts = [f"apple number{i % 9}" for i in range(40)]
     Y = np.zeros((40, 2), int)
     Y[:36, 0], Y[36:, 1] = 1, 1
@@ -115,7 +115,7 @@ def test_indicators_and_their_scores_agree():
     ).tolist()
 
 
-def test_a_column_has_a_label_for_each_document():
+def test_single_label_output_always_has_a_label():
     texts = ["red apple", "green pear", "red berry"] * 4
     classifier = Classifier("dismec").fit(texts, np.array([[7], [3], [7]] * 4), run=ONE)
     assert classifier.predict(["zzz", "green pear"]).tolist() == [[7], [3]]
@@ -123,13 +123,13 @@ def test_a_column_has_a_label_for_each_document():
     assert classifier.score(["zzz"], np.array([[7]])) == 1
 
 
-def test_features_are_answered_whatever_they_are():
+def test_feature_rows_are_always_predicted():
     X = csr_array(np.eye(4, dtype=np.float32))
     classifier = Classifier("dismec").fit(X, [["a"], ["a"], ["b"], ["a"]], run=ONE)
     assert len(classifier.predict(csr_array((1, 4), dtype=np.float32))[0]) == 2
 
 
-def test_one_member_that_knows_a_word_is_enough():
+def test_text_known_to_one_member_is_predicted():
     members = [Parabel(max_leaf=10), FastText(epochs=1)]
     tagger = Classifier(Consensus(members=members), max_features=100).fit(TEXTS, TAGS, run=ONE).tagger_
     assert list(tagger.views) == ["tfidf", "words"]
@@ -139,14 +139,14 @@ def test_one_member_that_knows_a_word_is_enough():
     assert tagger.predict_labels([UNKNOWN]) == [[]]
 
 
-def test_evaluation_measures_what_is_answered(linear):
+def test_evaluation_counts_unknown_texts_as_empty(linear):
     texts, tags = [KNOWN, UNKNOWN], [["label-07"], [linear.predict([UNKNOWN], k=1, always=True)[0][0]]]
     assert linear.evaluate(texts, tags, "P@1") == {"P@1": 0.5}
     assert linear.tagger_.evaluate(to_documents(texts, tags), ["P@1"], always=True) == {"P@1": 1.0}
     assert linear.score(texts, tags) == linear.score(texts, tags, [1, 1]) == 0.5
 
 
-def test_there_is_nothing_to_explain(linear):
+def test_unknown_text_has_no_explanation(linear):
     assert linear.highlight(UNKNOWN) == []
     (named,) = linear.highlight(UNKNOWN, "label-07")
     assert (named.score, named.words) == (None, [])
@@ -160,7 +160,7 @@ def place(tmp_path_factory) -> Path:
     return folder
 
 
-def test_commands_say_why_there_are_none(place):
+def test_commands_report_texts_without_labels(place):
     answers = [
         json.loads(line)["labels"] for line in xmtc("predict", "model", "two.jsonl", cwd=place).stdout.splitlines()
     ]

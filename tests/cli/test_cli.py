@@ -1,4 +1,4 @@
-"""The commands as people run them: in a shell, with pipes, mistakes and Ctrl-C."""
+"""Commands in a shell, with pipes, invalid input and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def place(tmp_path_factory) -> Path:
     return make_place(tmp_path_factory.mktemp("cli"))
 
 
-def test_train_says_what_it_did_and_what_is_next(place):
+def test_train_prints_a_summary_and_the_next_command(place):
     done = xmtc("train", "train.jsonl", "-o", "other", "-p", "n_trees=1", "--valid", "test.jsonl", cwd=place)
     assert done.stdout == b""
     assert b"parabel trained on 400 documents with 40 labels" in done.stderr
@@ -32,7 +32,7 @@ def test_train_says_what_it_did_and_what_is_next(place):
     assert about["parameters"]["n_trees"] == 1
 
 
-def test_predict_in_three_formats(place):
+def test_predict_writes_three_formats(place):
     answers = [
         json.loads(line) for line in xmtc("predict", "model", "test.jsonl", "-k", "2", cwd=place).stdout.splitlines()
     ]
@@ -61,7 +61,7 @@ def test_predict_reads_plain_lines(place):
     assert [json.loads(line)["labels"][0]["label"] for line in done.stdout.splitlines()] == ["label-07", "label-09"]
 
 
-def test_evaluate_as_table_and_as_json(place):
+def test_evaluate_prints_a_table_or_json(place):
     table = xmtc("evaluate", "model", "test.jsonl", cwd=place).stdout.decode()
     assert [line.split()[0] for line in table.splitlines()] == ["P@1", "nDCG@1", "PSP@1"]
     values = json.loads(xmtc("evaluate", "model", "test.jsonl", "p@1", "PSP@3", "--json", cwd=place).stdout)
@@ -69,13 +69,13 @@ def test_evaluate_as_table_and_as_json(place):
     assert f"P@1 {100 * values['P@1']:6.2f}" in table
 
 
-def test_a_metric_without_a_value_is_null_in_json(place):
+def test_metric_without_a_value_is_null_in_json(place):
     (place / "two.jsonl").write_text(lines_of(2, seed=1))
     done = xmtc("evaluate", "model", "two.jsonl", "AUC@rare", "--json", cwd=place)
     assert json.loads(done.stdout) == {"AUC@rare": None}
 
 
-def test_methods_lists_and_explains(place):
+def test_methods_lists_methods_and_their_parameters(place):
     assert b"parabel" in xmtc("methods").stdout
     shown = xmtc("methods", "parabel").stdout.decode()
     assert re.search(r"n_trees +3 ", shown)
@@ -84,7 +84,7 @@ def test_methods_lists_and_explains(place):
     assert re.search(r"unit_length +False ", xmtc("methods", "fastxml").stdout.decode())
 
 
-def test_info(place):
+def test_info_runs(place):
     assert json.loads(xmtc("info", "model", "--verify", cwd=place).stdout)["method"] == "parabel"
 
 
@@ -173,7 +173,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("words", "sentence"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
-def test_mistakes_get_one_sentence_and_exit_code_2(place, words, sentence):
+def test_user_errors_are_one_line_with_exit_code_2(place, words, sentence):
     (place / "empty.jsonl").write_text("")
     (place / "bare.jsonl").write_text('{"text": "a word", "labels": []}\n' * 2)
     (place / "unlike.jsonl").write_text('{"text": "one", "labels": ["a"]}\n{"text": "two", "labels": ["a"]}\n')
@@ -190,7 +190,7 @@ def test_mistakes_get_one_sentence_and_exit_code_2(place, words, sentence):
     assert not (place / "m").exists()
 
 
-def test_a_bad_line_can_be_skipped_and_is_kept(place):
+def test_bad_line_is_skipped_and_saved(place):
     (place / "torn.jsonl").write_text(lines_of(50, seed=3) + "{torn\n")
     assert b"torn.jsonl, line 51: " in xmtc("train", "torn.jsonl", "-o", "m", cwd=place).stderr
     done = xmtc("train", "torn.jsonl", "-o", "m2", "--on-error", "skip", cwd=place)
@@ -211,7 +211,7 @@ def test_ctrl_c_leaves_no_half_written_model(place):
     assert not [path for path in place.iterdir() if "half" in path.name]
 
 
-def test_ctrl_c_tells_where_a_checkpoint_goes_on_from(place):
+def test_ctrl_c_names_the_checkpoint(place):
     long = ["train", "long.jsonl", "-o", "later", "-p", "eps=0", "-p", "max_passes=1000", "-p", "n_trees=100"]
     (place / "long.jsonl").write_text(lines_of(20_000, seed=4))
     words = [*XMTC, *long, "--checkpoint", "pieces"]
@@ -226,7 +226,7 @@ def test_ctrl_c_tells_where_a_checkpoint_goes_on_from(place):
     assert b"Stopped. Run the same command again to resume from pieces.\n" in said
 
 
-def test_a_reader_that_leaves_is_no_error(place):
+def test_closed_output_pipe_is_not_an_error(place):
     command = f"{shlex.join(XMTC)} predict model train.jsonl -k 40 | head -1"
     done = subprocess.run(command, shell=True, cwd=place, capture_output=True, timeout=60)
     assert done.stderr == b""
@@ -234,7 +234,7 @@ def test_a_reader_that_leaves_is_no_error(place):
 
 
 def test_predict_streams_in_bounded_memory(place):
-    """A hundred megabytes of text through a pipe that is never held as a whole: memory stays as it was."""
+    """A hundred megabytes of text pass through a pipe without increasing memory."""
 
     def peak_bytes(n_copies: int) -> int:
         block = lines_of(2_000, seed=5) * n_copies

@@ -1,4 +1,4 @@
-"""xmtc data stats, convert and split: hand-worked numbers, whole files or none, and what a split guarantees."""
+"""xmtc data stats, convert and split: worked examples, complete output files, and guarantees of a split."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def call(*arguments: object, input: bytes | None = None) -> Result:
     return CliRunner().invoke(app, list(map(str, arguments)), input=input, catch_exceptions=False)
 
 
-def test_statistics_by_hand(fish: Path) -> None:
+def test_statistics_match_a_worked_example(fish: Path) -> None:
     assert compute_corpus_statistics(open_corpus(fish)) == Statistics(
         documents=5,
         features=5,  # one, fish, "fish,", two, red
@@ -58,7 +58,7 @@ def test_statistics_by_hand(fish: Path) -> None:
         empty_documents=2,
         unlabelled_documents=1,
         labels_seen_once=3,
-        top_fifth_share=3 / 6,  # the one most frequent of four
+        top_fifth_share=3 / 6,  # the most frequent fifth of the four labels
         rejected=0,
     )
 
@@ -78,13 +78,13 @@ def test_top_fifth_is_rounded_up() -> None:
     assert top_fifth_share(Counter()) == 0
 
 
-def test_stats(fish: Path) -> None:
+def test_stats_prints_a_table(fish: Path) -> None:
     result = call("stats", fish)
     rows = [line.rsplit(maxsplit=1) for line in result.stdout.splitlines()]
     assert ["documents", "5"] in rows
     assert ["words per document", "1.60"] in rows
     assert "share of the top 20 % of labels  50.0 %" in result.stdout
-    assert result.stdout.isascii()  # nothing drawn when piped
+    assert result.stdout.isascii()  # no plot in a pipe
     assert result.stderr == ""
 
 
@@ -110,7 +110,7 @@ def test_stats_of_a_named_pipe(content: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["out.csv.gz", "out.tsv", "out.parquet", "out.jsonl.zst"])
-def test_convert(name: str, fish: Path, tmp_path: Path) -> None:
+def test_convert_changes_the_format(name: str, fish: Path, tmp_path: Path) -> None:
     result = call("convert", fish, tmp_path / name)
     assert result.stderr == f"5 documents written to {tmp_path / name}.\n"
     assert list(open_corpus(tmp_path / name)) == list(open_corpus(fish))
@@ -152,7 +152,9 @@ def test_convert_without_labels(tmp_path: Path) -> None:
         ("c.jsonl", "no/out.csv", [], "{target} cannot be written (No such file or directory); choose another place."),
     ],
 )
-def test_what_cannot_be_converted(source: str, target: str, options: list[str], message: str, tmp_path: Path) -> None:
+def test_invalid_conversions_are_rejected(
+    source: str, target: str, options: list[str], message: str, tmp_path: Path
+) -> None:
     (tmp_path / "c.jsonl").write_text(FISH, encoding="utf-8")
     (tmp_path / "c.txt").write_text(SPARSE)
     with pytest.raises(XmtcError) as error:
@@ -174,7 +176,7 @@ def save(path: Path, document: Document) -> None:
         (Document("7", " \n", []), "neither text nor labels"),
     ],
 )
-def test_what_fasttext_cannot_hold(document: Document, trait: str, tmp_path: Path) -> None:
+def test_fasttext_rejects_what_it_cannot_represent(document: Document, trait: str, tmp_path: Path) -> None:
     with pytest.raises(XmtcError) as error:
         save(tmp_path / "c.ft", document)
     assert str(error.value) == f"Document '7' has {trait}, which fastText cannot represent; write jsonl instead."
@@ -183,7 +185,7 @@ def test_what_fasttext_cannot_hold(document: Document, trait: str, tmp_path: Pat
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 @pytest.mark.parametrize("name", ["c.jsonl", "c.csv.gz", "c.parquet", "c.txt.zst"])
-def test_a_file_is_written_whole_or_not_at_all(name: str, error: type[BaseException], tmp_path: Path) -> None:
+def test_output_file_is_complete_or_absent(name: str, error: type[BaseException], tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"old")
 
     def break_off() -> None:
@@ -196,7 +198,7 @@ def test_a_file_is_written_whole_or_not_at_all(name: str, error: type[BaseExcept
     assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [(name, b"old")]
 
 
-def test_links_and_devices_stay_what_they_are(tmp_path: Path) -> None:
+def test_links_and_devices_are_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "link.gz").symlink_to(tmp_path / "file.gz")
     with open_output(str(tmp_path / "link.gz")) as stream:
         stream.write(b"x")
@@ -211,7 +213,7 @@ label_sets = st.lists(st.sets(st.integers(0, 12), max_size=4), min_size=1, max_s
 
 
 @given(label_sets, st.integers(0, 40), st.integers(0, 5))
-def test_every_label_stays_in_training(documents: list[set[int]], n_test: int, seed: int) -> None:
+def test_split_keeps_every_label_in_training(documents: list[set[int]], n_test: int, seed: int) -> None:
     labels = np.array([label for document in documents for label in sorted(document)], dtype=np.int64)
     ends = np.cumsum([len(document) for document in documents])
     in_test = choose_test_documents(labels, ends, n_test, seed)
@@ -220,7 +222,7 @@ def test_every_label_stays_in_training(documents: list[set[int]], n_test: int, s
     )
     assert set(training) == set().union(*documents)
     assert in_test.sum() <= n_test
-    if in_test.sum() < n_test:  # only because every document left holds a label's last training document
+    if in_test.sum() < n_test:  # because every remaining document holds the last training document of a label
         left = [document for document, tests in zip(documents, in_test, strict=True) if not tests]
         assert all(any(training[label] == 1 for label in document) for document in left)
     assert (in_test == choose_test_documents(labels, ends, n_test, seed)).all()
@@ -235,7 +237,7 @@ def hundred(tmp_path: Path) -> Path:
     return path
 
 
-def test_split(hundred: Path, tmp_path: Path) -> None:
+def test_split_writes_two_corpora(hundred: Path, tmp_path: Path) -> None:
     train, test = tmp_path / "train.jsonl.gz", tmp_path / "test.csv"
     result = call("split", hundred, train, test, "--share", 0.3, "--seed", 1)
     assert result.stderr.startswith(f"70 documents written to {train}, 30 to {test}.\n")
@@ -251,7 +253,7 @@ def test_split(hundred: Path, tmp_path: Path) -> None:
     assert len(list(open_corpus(other))) == 30
 
 
-def test_a_plain_random_split_may_hold_out_the_only_document_of_a_label(tmp_path: Path) -> None:
+def test_plain_split_can_hold_out_the_only_document_of_a_label(tmp_path: Path) -> None:
     corpus, train, test = (tmp_path / f"{name}.jsonl" for name in ("all", "train", "test"))
     corpus.write_text("".join(f'{{"text": "t{i}", "labels": ["label {i}"]}}\n' for i in range(10)))
     result = call("split", corpus, train, test, "--count", 4, "--random")
@@ -269,7 +271,7 @@ def test_split_of_features_keeps_the_header(tmp_path: Path) -> None:
     assert (tmp_path / "test.txt").read_text().startswith("1 9 4\n")
 
 
-def test_split_that_falls_short_says_so(fish: Path, tmp_path: Path) -> None:
+def test_split_reports_too_few_documents(fish: Path, tmp_path: Path) -> None:
     result = call("split", fish, tmp_path / "train.jsonl", tmp_path / "test.jsonl", "--count", 4)
     assert "was to get 4 documents" in result.stderr
     training_labels = {label for document in open_corpus(tmp_path / "train.jsonl") for label in document.labels}
@@ -285,7 +287,7 @@ def test_split_that_falls_short_says_so(fish: Path, tmp_path: Path) -> None:
         ({"test": "train.jsonl"}, "The parts train.jsonl and train.jsonl must be two files; choose two names."),
     ],
 )
-def test_splits_that_make_no_sense(options: dict, message: str, fish: Path) -> None:
+def test_invalid_splits_are_rejected(options: dict, message: str, fish: Path) -> None:
     with pytest.raises(XmtcError) as error:
         split_corpus(open_corpus(fish), **{"train": "train.jsonl", "test": "test.jsonl", **options})
     assert str(error.value) == message

@@ -1,4 +1,4 @@
-"""Where xmtc data convert and split write: never over what they read, and never an empty part."""
+"""Output of xmtc data convert and split: it never overwrites the corpus, and no part is empty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xmtc.errors import XmtcError
 @pytest.mark.parametrize(
     "command", ["convert fish.jsonl LINK", "split fish.jsonl LINK out", "split fish.jsonl out LINK"]
 )
-def test_the_corpus_is_never_written_over(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_corpus_is_never_overwritten(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("fish.jsonl").write_text(FISH, encoding="utf-8")
     Path("link").symlink_to("fish.jsonl")
@@ -27,7 +27,7 @@ def test_the_corpus_is_never_written_over(command: str, tmp_path: Path, monkeypa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fish.jsonl", "link"]
 
 
-def test_a_folder_and_a_pair_of_matrices_are_corpora_too(tmp_path: Path) -> None:
+def test_folder_and_pair_of_matrices_are_never_overwritten(tmp_path: Path) -> None:
     for name, content in {"a.txt": "text", "a.key": "x"}.items():
         (tmp_path / name).write_text(content)
     with pytest.raises(XmtcError, match=r"a\.txt is part of the corpus that is read"):
@@ -38,7 +38,7 @@ def test_a_folder_and_a_pair_of_matrices_are_corpora_too(tmp_path: Path) -> None
         call("convert", tmp_path / "X.npz", tmp_path / "Y.npz", "--to", "sparse")
 
 
-def test_neither_part_is_empty(tmp_path: Path) -> None:
+def test_split_into_an_empty_part_is_rejected(tmp_path: Path) -> None:
     source, parts = tmp_path / "c.jsonl", [tmp_path / "train.jsonl", tmp_path / "test.jsonl"]
     source.write_text('{"text": "one", "labels": []}\n')
     with pytest.raises(XmtcError, match="has one document; expected at least two, one for each part"):

@@ -1,4 +1,4 @@
-"""The commands on files as people have them: a model remembers how its corpus was read."""
+"""Commands on real-world files: a model remembers how its corpus was read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def place(tmp_path_factory) -> Path:
     return folder
 
 
-def test_a_model_remembers_how_its_corpus_was_read(place):
+def test_model_remembers_reading_options(place):
     reading = Tagger.load(place / "model").about["reading"]
     assert reading == {
         "text": "title,abstract",
@@ -63,13 +63,13 @@ def test_a_model_remembers_how_its_corpus_was_read(place):
     }
     figures, said = run("evaluate", "model", "test.csv", "P@1", "--json", cwd=place)
     assert json.loads(figures)["P@1"] > 0.9
-    assert said == ""  # all is as it was in the training
+    assert said == ""  # same as in training
     assert json.loads(run("predict", "model", "test.csv", cwd=place)[0].splitlines()[3])["id"] == "n3"
     assert "overlap" in run("compare", "model", "model", "--test", "test.csv", cwd=place)[0]
 
 
-def test_what_is_remembered_is_not_forced_on_other_files(place):
-    """A file in UTF-8 is never read as the code page of another."""
+def test_remembered_options_do_not_apply_to_other_files(place):
+    """A file in UTF-8 is never read with the code page of another."""
     assert run("evaluate", "model", "modern.csv", cwd=place) == run("evaluate", "model", "test.csv", cwd=place)
     (place / "other.jsonl").write_text('{"body": "word1 word2", "nr": 5}\n')
     refused = xmtc("predict", "model", "other.jsonl", cwd=place)
@@ -78,12 +78,12 @@ def test_what_is_remembered_is_not_forced_on_other_files(place):
     assert json.loads(run("predict", "model", "other.jsonl", "--text", "body", cwd=place)[0])["id"] == "5"
 
 
-def test_combined_models_remember_it_too(place):
+def test_combined_models_remember_reading_options(place):
     run("combine", "model", "model", "-o", "both", "--valid", "test.csv", cwd=place)
     assert run("evaluate", "both", "test.csv", "P@1", cwd=place)[0].startswith("P@1")
 
 
-def test_damaged_memory_is_refused(place):
+def test_damaged_reading_options_are_rejected(place):
     Tagger.load(place / "model").save(place / "damaged")
     about = json.loads((place / "damaged/about.json").read_text())
     (place / "damaged/about.json").write_text(json.dumps(about | {"reading": {"text": 7}}))
@@ -93,13 +93,13 @@ def test_damaged_memory_is_refused(place):
     assert refused.stderr == b"xmtc: %s\n" % sentence
 
 
-def test_a_plain_corpus_leaves_no_trace(place):
+def test_default_reading_options_are_not_stored(place):
     (place / "plain.jsonl").write_text("".join(f'{{"text": "a{i % 3}", "labels": ["{i % 3}"]}}\n' for i in range(30)))
     run("train", "plain.jsonl", "-o", "plain", "-p", "min_df=1", cwd=place)
     assert "reading" not in Tagger.load(place / "plain").about
 
 
-def test_suspicious_labels_are_told_or_refused(place):
+def test_suspicious_labels_are_reported_or_rejected(place):
     words = ["train", "train.csv", "-o", "wrong", *TRAIN[:-2]]
     said = run(*words, cwd=place)[1]
     assert "labels contain ';' (" in said
@@ -114,13 +114,13 @@ def test_suspicious_labels_are_told_or_refused(place):
 
 
 @pytest.mark.parametrize("files", [["part-1.csv", "part-2.csv"], ["part-*.csv"]])
-def test_several_files_for_one_training(files, place):
+def test_training_reads_several_files(files, place):
     said = run("train", *files, "-o", "parts", *TRAIN, cwd=place)[1]
     assert "trained on 300 documents" in said
     assert Tagger.load(place / "parts").about["data"] == Tagger.load(place / "model").about["data"]
 
 
-def test_a_file_named_twice_is_told_or_refused(place):
+def test_repeated_file_is_reported_or_rejected(place):
     words = ["train", "train.csv", "./train.csv", "-o", "twice", *TRAIN]
     said = run(*words, cwd=place)[1]
     assert "train.csv and ./train.csv are the same, and read once; expected each file once" in said
@@ -130,7 +130,7 @@ def test_a_file_named_twice_is_told_or_refused(place):
     assert b"train.csv and ./train.csv are the same" in refused.stderr
 
 
-def test_a_workbook_in_and_answers_out(place):
+def test_workbook_is_predicted(place):
     (place / "train.xlsx").write_bytes(workbook([HEADER, *rows(300, 0)], ("Notes", "Books")))
     said = run("train", "train.xlsx", "-o", "sheet", *TRAIN, cwd=place)[1]
     assert "train.xlsx: the sheet 'Books' is read; --sheet overrides this." in said
@@ -143,7 +143,7 @@ def ids(answers: str) -> list[str]:
     return [json.loads(line)["id"] for line in answers.splitlines()]
 
 
-def test_texts_whole_and_in_lines(place):
+def test_texts_are_read_whole_or_by_line(place):
     two_lines = b"one line\nanother line\n"
     assert ids(run("predict", "model", "-", input=two_lines, cwd=place)[0]) == ["1", "2"]
     assert ids(run("predict", "model", "-", "--whole", input=two_lines, cwd=place)[0]) == ["1"]
@@ -160,7 +160,7 @@ def test_texts_whole_and_in_lines(place):
     assert "folders within" not in told
 
 
-def test_an_explanation_says_the_page(place):
+def test_explanation_names_the_page(place):
     pytest.importorskip("pypdf")
     text = rows(1, 1)[0][2]
     (place / "report.pdf").write_bytes(pdf("nothing of interest here", text))
@@ -190,7 +190,7 @@ def test_explain_takes_other_encodings(place):
         ("utf-8", ""),
     ],
 )
-def test_standard_input_is_looked_at_as_files_are(place, encoding, sentence):
+def test_standard_input_is_read_like_a_file(place, encoding, sentence):
     corpus = table(rows(60, 0), ";", encoding)
     (place / "same.csv").write_bytes(corpus)
     words = [*TRAIN, "-p", "min_df=1", "--input-format", "csv"]
@@ -214,12 +214,12 @@ def test_standard_input_is_looked_at_as_files_are(place, encoding, sentence):
         ("--whole --input-format csv", "--whole reads plain text, but --input-format is csv; leave one out."),
     ],
 )
-def test_options_that_would_do_nothing_are_refused(place, options, sentence):
+def test_options_without_effect_are_rejected(place, options, sentence):
     done = invoke("predict", "model", "test.csv", *options.split(), cwd=place)
-    assert (done.returncode, done.stderr.decode()) == (2, f"xmtc: {sentence}")
+    assert (done.returncode, done.stderr.decode()) == (2, f"xmtc: {sentence}\n")
 
 
-def test_options_about_other_files_are_told(place):
+def test_options_of_other_formats_are_reported(place):
     (place / "plain.jsonl").write_text('{"nr": "1", "title": "word1alpha", "abstract": "", "subjects": []}\n')
     said = run("data", "stats", "plain.jsonl", *TRAIN, "--sheet", "Books", "--delimiter", ";", cwd=place)[1]
     assert said.splitlines() == [

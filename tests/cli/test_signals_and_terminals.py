@@ -1,4 +1,4 @@
-"""The commands in awkward places: signals while saving, odd terminals, unknown labels, bad lines, empty columns."""
+"""Commands under difficult conditions: signals while saving, terminals, unknown labels, bad lines, empty columns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ cli.main()
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("output", ["half", "model"])
-def test_a_signal_during_the_save_leaves_what_was_there(place, number, output):
+def test_signal_during_saving_keeps_the_old_model(place, number, output):
     before = {path: path.read_bytes() for path in (place / "model").iterdir()}
     words = [sys.executable, "-c", SLOW_SAVE, "train", "test.jsonl", "-o", output, "-p", "n_trees=1"]
     process = subprocess.Popen(words, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -48,14 +48,14 @@ def test_a_signal_during_the_save_leaves_what_was_there(place, number, output):
     assert not [path.name for path in place.iterdir() if path.name.startswith(".") or path.name == "half"]
 
 
-def test_nohup_is_respected(place):
+def test_sighup_is_ignored_under_nohup(place):
     code = "import signal as s; from xmtc import cli; "
     code += "cli.build_app = lambda names: lambda: print(s.getsignal(1) == s.SIG_IGN); cli.main()"
     done = subprocess.run(["nohup", sys.executable, "-c", code], capture_output=True, cwd=place, check=True)
     assert done.stdout == b"True\n"
 
 
-def test_answers_are_utf8_whatever_the_terminal_takes(place):
+def test_output_is_utf8_for_any_terminal_encoding(place):
     text = '{"id": "Überfluß 水", "text": "word1alpha"}\n'.encode()
     ascii = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = xmtc("predict", "model", "-", "-k", "1", input=text, cwd=place, env=ascii)
@@ -75,7 +75,7 @@ app(["predict", "model", "three.jsonl"])
 """
 
 
-def test_no_bar_among_answers_on_a_terminal(place):
+def test_no_progress_bar_between_predictions_on_a_terminal(place):
     (place / "three.jsonl").write_text(lines_of(3, seed=1))
     command = [sys.executable, "-c", BARS]
     assert b"BAR" in subprocess.run(command, cwd=place, capture_output=True, check=True).stderr
@@ -87,7 +87,7 @@ def test_no_bar_among_answers_on_a_terminal(place):
     os.close(terminal)
 
 
-def test_evaluate_counts_what_the_model_cannot_know(place):
+def test_evaluate_reports_labels_unknown_to_the_model(place):
     assert xmtc("evaluate", "model", "test.jsonl", cwd=place).stderr == b""
     rows = [["label-01", "stranger", "alien"], ["stranger"]]
     lines = [json.dumps({"text": "word1alpha word1beta", "labels": labels}) + "\n" for labels in rows]
@@ -135,8 +135,8 @@ def test_predict_takes_texts_with_tabs_and_any_labels(place):
     assert b"label-07" in xmtc("predict", "model", "-", "--labels", "labels", input=odd, cwd=place).stdout
 
 
-def test_a_training_does_not_begin_where_it_could_not_end(place):
-    """The corpus would take forever to read: the refusal comes first."""
+def test_target_is_checked_before_training(place):
+    """The corpus never ends, so the error must come before reading."""
     os.mkfifo(place / "endless")
     done = subprocess.run([*XMTC, "train", "endless", "-o", "/dev/null/m"], cwd=place, capture_output=True, timeout=60)
     assert done.returncode == 2

@@ -1,5 +1,5 @@
-"""A Ray cluster of several nodes on this machine, each with one CPU: the same bytes as without it, whoever dies, joins
-or runs out of memory."""
+"""Ray clusters of several nodes on this machine, each with one CPU: the same bytes as without a cluster, also if nodes
+die, join or run out of memory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from xmtc.errors import MissingExtra, XmtcError
 from xmtc.methods import METHODS, method_class
 from xmtc.pipeline import Pipeline
 
-STORE = 80 * 2**20  # bytes of a node's object store: about as few as Ray takes
+STORE = 80 * 2**20  # bytes of the object store of a node: about the minimum of Ray
 KINDS = {name: method_class(name) for name in METHODS if name not in ("ensemble", "consensus")}
 SHARED = [name for name, kind in KINDS.items() if kind.has_cluster_support and not kind.has_multiprocess_support]
 TEXTS, TAGS = make_planted_corpus(300, 1)
@@ -52,7 +52,7 @@ DOCUMENTS = list(to_documents(TEXTS, TAGS))
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
-    """A head without CPUs, and two nodes with one each."""
+    """Start a head without CPUs and two nodes with one CPU each."""
     pytest.importorskip("ray", reason="Ray is not here: pip install 'xmtc[cluster]', or make cluster-test")
     import ray
     from ray.cluster_utils import Cluster
@@ -68,49 +68,49 @@ def nodes() -> Iterator[Any]:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """What a model folder holds, but for the history, which has seconds in it."""
+    """Return the content of a model folder except the history, which contains times."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != model_folder.HISTORY_FILE}
 
 
-def trained(folder: Path, method: str, run: Run = Run(threads=2), **parameters: Any) -> dict[str, bytes]:
+def train_model(folder: Path, method: str, run: Run = Run(threads=2), **parameters: Any) -> dict[str, bytes]:
     tiny = method_class(method).quick_parameters | parameters
     Pipeline.from_parameters(method, parameters={"calibrate": False} | tiny).fit(DOCUMENTS, run=run).save(folder)
     return files_of(folder)
 
 
 @contextmanager
-def told(title: str, total: float | None = None) -> Iterator[Any]:
-    """Progress that calls `WHEN_TOLD` with what it is told of."""
+def make_progress(title: str, total: float | None = None) -> Iterator[Any]:
+    """Record progress, and call `WHEN_TOLD` with its updates."""
 
-    class Told:
+    class RecordedProgress:
         def advance(self, steps: float = 1) -> None:
             WHEN_TOLD["advance"](title)
 
-        def tell(self, news: str) -> None:
-            raise AssertionError(news)
+        def set_status(self, status: str) -> None:
+            raise AssertionError(status)
 
-    yield Told()
+    yield RecordedProgress()
 
 
 WHEN_TOLD: dict[str, Any] = {}
 
 
-# The same as on one machine
+# Same results as on one machine
 
 
 @pytest.mark.parametrize("method", SHARED)
-def test_a_cluster_changes_no_byte(nodes, tmp_path, method):
-    assert trained(tmp_path / "there", method, Run(cluster="auto")) == trained(tmp_path / "here", method)
+def test_cluster_training_gives_the_same_bytes(nodes, tmp_path, method):
+    assert train_model(tmp_path / "there", method, Run(cluster="auto")) == train_model(tmp_path / "here", method)
 
 
-def test_matched_negatives_change_no_byte(nodes, tmp_path):
+def test_matched_negatives_give_the_same_bytes(nodes, tmp_path):
     options = {"match_negatives": True, "max_leaf": 4}
-    here = trained(tmp_path / "here", "parabel", **options)
-    assert trained(tmp_path / "there", "parabel", Run(cluster="auto"), **options) == here
+    here = train_model(tmp_path / "here", "parabel", **options)
+    assert train_model(tmp_path / "there", "parabel", Run(cluster="auto"), **options) == here
 
 
-def test_a_node_that_dies_changes_no_byte(nodes, tmp_path, monkeypatch):
-    """Of the blocks of labels that its training consists of, one is done when the node goes."""
+def test_dead_node_does_not_change_the_bytes(nodes, tmp_path, monkeypatch):
+    """One block of labels is finished when the node dies."""
     monkeypatch.setattr("xmtc.methods.one_vs_all.base.MAX_BLOCK_LABELS", 2)
     dying = nodes.add_node(num_cpus=1, object_store_memory=STORE)
     gone = []
@@ -121,12 +121,12 @@ def test_a_node_that_dies_changes_no_byte(nodes, tmp_path, monkeypatch):
             nodes.remove_node(dying, allow_graceful=False)
 
     monkeypatch.setitem(WHEN_TOLD, "advance", kill)
-    there = trained(tmp_path / "there", "dismec", Run(cluster="auto", progress=told))
+    there = train_model(tmp_path / "there", "dismec", Run(cluster="auto", progress=make_progress))
     assert gone
-    assert there == trained(tmp_path / "here", "dismec")
+    assert there == train_model(tmp_path / "here", "dismec")
 
 
-def test_what_a_dead_node_was_doing_and_had_done_is_done_again(nodes):
+def test_tasks_and_results_of_a_dead_node_are_recomputed(nodes):
     dying = nodes.add_node(num_cpus=1, object_store_memory=STORE)
 
     def work(number: int) -> tuple[int, str, np.ndarray]:
@@ -145,7 +145,7 @@ def test_what_a_dead_node_was_doing_and_had_done_is_done_again(nodes):
     assert all((array == number).all() for number, _, array in found)
 
 
-def test_a_node_that_joins_gets_work(nodes):
+def test_joining_node_gets_tasks(nodes):
     def work(number: int) -> str:
         import ray
 
@@ -162,8 +162,8 @@ def test_a_node_that_joins_gets_work(nodes):
     nodes.remove_node(joined)
 
 
-def test_an_object_store_that_is_too_small_spills(nodes):
-    arrays = [np.full(10 * 2**20 // 8, number, np.int64) for number in range(12)]  # 120 MiB, of 80
+def test_full_object_store_spills_to_disk(nodes):
+    arrays = [np.full(10 * 2**20 // 8, number, np.int64) for number in range(12)]  # 120 MiB, the store has 80
 
     def work(number: int) -> tuple[int, np.ndarray]:
         return int(arrays[number].sum()), arrays[number]
@@ -176,7 +176,7 @@ def test_an_object_store_that_is_too_small_spills(nodes):
     assert any(path.stat().st_size for path in session.glob("ray_spilled_objects*/*"))
 
 
-def test_a_training_that_was_stopped_goes_on(nodes, tmp_path, monkeypatch):
+def test_interrupted_training_resumes(nodes, tmp_path, monkeypatch):
     monkeypatch.setattr("xmtc.methods.one_vs_all.base.NARROW_BLOCK_LABELS", 4)
     seen: list[str] = []
 
@@ -186,19 +186,19 @@ def test_a_training_that_was_stopped_goes_on(nodes, tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setitem(WHEN_TOLD, "advance", stop)
-    run = Run(cluster="auto", progress=told, checkpoint=tmp_path / "pieces")
+    run = Run(cluster="auto", progress=make_progress, checkpoint=tmp_path / "pieces")
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "there", "dismec", run)
+        train_model(tmp_path / "there", "dismec", run)
     assert len(list((tmp_path / "pieces").glob("labels-*.npz"))) == 2
     seen.clear()
     n_blocks = -(-len({tag for tags in TAGS for tag in tags}) // 4)
     monkeypatch.setitem(WHEN_TOLD, "advance", seen.append)
-    there = trained(tmp_path / "there", "dismec", run)
+    there = train_model(tmp_path / "there", "dismec", run)
     assert seen.count("training") == n_blocks - 2
-    assert there == trained(tmp_path / "here", "dismec")
+    assert there == train_model(tmp_path / "here", "dismec")
 
 
-def test_who_joins_again_sends_arrays_again(nodes):
+def test_new_connection_sends_arrays_again(nodes):
     import ray
 
     array = np.ones(MIN_SHARED_ARRAY_BYTES)
@@ -215,7 +215,7 @@ def test_who_joins_again_sends_arrays_again(nodes):
         connect(nodes.address)
 
 
-# The commands
+# Commands
 
 
 def write(path: Path, documents: list[Document]) -> str:
@@ -231,7 +231,7 @@ def run_command(*words: Any) -> str:
     return done.output
 
 
-def test_train_and_predict(nodes, tmp_path, monkeypatch):
+def test_commands_train_and_predict_on_a_cluster(nodes, tmp_path, monkeypatch):
     monkeypatch.setattr("xmtc.cli.predict.BATCH_DOCS", 7)
     corpus = write(tmp_path / "corpus.jsonl", DOCUMENTS)
     answers = []
@@ -244,16 +244,17 @@ def test_train_and_predict(nodes, tmp_path, monkeypatch):
     assert answers[0].count(b"\n") > 300
 
 
-def test_what_a_cluster_cannot_share_is_said(nodes, tmp_path):
+def test_options_without_effect_on_a_cluster_are_rejected(nodes, tmp_path):
     corpus = write(tmp_path / "corpus.jsonl", DOCUMENTS[:60])
-    told = run_command(
+    make_progress = run_command(
         "train", corpus, "-o", tmp_path / "model", "-m", "fasttext", "-p", "epochs=1", "--cluster", "auto"
     )
-    assert "fasttext trains on one machine" in told
+    assert "fasttext trains on one machine" in make_progress
 
 
-def test_trials_beside_each_other_are_the_same(nodes):
-    space = {"C": Range(0.1, 10.0, log=True), "min_df": Range(1, 200)}  # the second: not every one has words left
+def test_concurrent_trials_equal_sequential_trials(nodes):
+    # with a large min_df, some trials have no words left
+    space = {"C": Range(0.1, 10.0, log=True), "min_df": Range(1, 200)}
     goal = TuningGoal(trials=6, at_once=4)
     found = [
         tune(DOCUMENTS[:200], DOCUMENTS[200:], Pipeline.from_parameters("parabel"), space, goal, run)
@@ -264,24 +265,24 @@ def test_trials_beside_each_other_are_the_same(nodes):
     assert len(here) == 6
 
 
-def test_methods_and_seeds_are_compared(nodes, tmp_path):
+def test_comparison_of_methods_and_seeds_runs_on_a_cluster(nodes, tmp_path):
     corpus, test = write(tmp_path / "train.jsonl", DOCUMENTS[:200]), write(tmp_path / "test.jsonl", DOCUMENTS[200:])
     place = TrialContext("planted", (corpus,), test, tmp_path / "work", threads=1, cluster="auto")
     (spec,) = parse_specs(["parabel"], ["calibrate=false"], "texts")
-    told: list[str] = []
-    (found,) = run_methods(place, [spec], 2, told.append)
+    make_progress: list[str] = []
+    (found,) = run_methods(place, [spec], 2, make_progress.append)
     assert not found.failed
     for seed, load in enumerate(found.loaders):
         tagger = Pipeline.from_parameters("parabel", parameters={"calibrate": False, "seed": seed}).fit(DOCUMENTS[:200])
         expected, answers = SavedPredictions.from_tagger(tagger, DOCUMENTS[200:]).first, load().first
         assert np.array_equal(answers.labels, expected.labels)
         assert np.array_equal(answers.scores, expected.scores)
-    assert len(told) == len(found.loaders) == 2
-    run_methods(place, [spec], 2, told.append)
-    assert len(told) == 2  # both were kept
+    assert len(make_progress) == len(found.loaders) == 2
+    run_methods(place, [spec], 2, make_progress.append)
+    assert len(make_progress) == 2  # both trainings were stored
 
 
-def test_a_machine_that_does_not_see_the_corpus(nodes, tmp_path, monkeypatch):
+def test_node_without_the_corpus_is_reported(nodes, tmp_path, monkeypatch):
     corpus = write(tmp_path / "train.jsonl", DOCUMENTS[:20])
     place = TrialContext("planted", (corpus,), corpus, tmp_path / "work", cluster="auto")
     jobs = [make_training_run(place, spec, 0) for spec in parse_specs(["parabel", "plt"], [], "texts")]
@@ -291,20 +292,20 @@ def test_a_machine_that_does_not_see_the_corpus(nodes, tmp_path, monkeypatch):
         list(run_on_cluster(place, jobs))
 
 
-def test_without_methods_there_is_nothing_to_share(tmp_path):
+def test_cluster_option_needs_methods_to_train(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "about.json").write_text("{}")
     done = CliRunner().invoke(app, ["compare", str(tmp_path / "model"), "--test", "t.jsonl", "--cluster", "auto"])
     assert "--cluster applies to trainings" in str(done.exception)
 
 
-# Networks, which Ray Train has several processes train together
+# Networks, trained by several processes of Ray Train
 
 SMALL = "hidden=8 layers=8 dimension=8 epochs=2 batch=16 height=1 arity=4 calibrate=false".split()
 
 
-def fitted(folder: Path, run: Run, *parameters: str) -> bytes:
-    """The arrays of a small AttentionXML, a tree of two levels and so two networks."""
+def fit_network(folder: Path, run: Run, *parameters: str) -> bytes:
+    """Return the arrays of a small AttentionXML: a tree of two levels, so two networks."""
     pipeline = Pipeline.from_parameters("attention_xml", parameters=parse_parameters([*SMALL, *parameters]))
     pipeline.fit(DOCUMENTS[:120], run=run).save(folder)
     return (folder / "arrays.safetensors").read_bytes()
@@ -320,27 +321,27 @@ def by_torchrun(folder: Path, n_processes: int) -> bytes:
     return (folder / "torchrun" / "arrays.safetensors").read_bytes()
 
 
-def test_workers_train_what_torchrun_trains_also_where_they_were_stopped(nodes, tmp_path):
+def test_workers_equal_torchrun_also_after_an_interruption(nodes, tmp_path):
     passes: list[tuple[str, int]] = []
     wanted = [(level, number) for level in ("level-0", "level-1") for number in (1, 2)]
 
     def watch(event: Any) -> None:
         if isinstance(event, Pass):
             passes.append((event.network, event.number))
-            if len(passes) == 3:  # the first network is kept by then
+            if len(passes) == 3:  # the first network is stored by then
                 raise KeyboardInterrupt
 
     run = Run(threads=1, cluster="auto", checkpoint=tmp_path / "pieces", callbacks=watch)
     with pytest.raises(KeyboardInterrupt):
-        fitted(tmp_path / "there", run)
+        fit_network(tmp_path / "there", run)
     assert (tmp_path / "pieces" / "level-0-unfinished.npz").exists()
-    there = fitted(tmp_path / "there", run)
+    there = fit_network(tmp_path / "there", run)
     assert passes == wanted[:3] + wanted
     assert there == by_torchrun(tmp_path, 2)
 
 
-def test_machines_that_are_left_go_on(nodes, tmp_path):
-    """Of three, one is gone after the first network; two begin with the second, and tell nothing twice."""
+def test_remaining_nodes_continue(nodes, tmp_path):
+    """One of three nodes dies after the first network; two continue with the second and report no event twice."""
     dying, passes = nodes.add_node(num_cpus=1, object_store_memory=STORE), []
 
     def watch(event: Any) -> None:
@@ -349,11 +350,11 @@ def test_machines_that_are_left_go_on(nodes, tmp_path):
             if len(passes) == 3:
                 nodes.remove_node(dying, allow_graceful=False)
 
-    fitted(tmp_path / "there", Run(threads=1, cluster="auto", checkpoint=tmp_path / "pieces", callbacks=watch))
+    fit_network(tmp_path / "there", Run(threads=1, cluster="auto", checkpoint=tmp_path / "pieces", callbacks=watch))
     assert passes == [(level, n) for level in ("level-0", "level-1") for n in (1, 2)]
 
 
-def test_a_consensus_has_a_network_and_a_tree_trained(nodes, tmp_path):
+def test_consensus_of_a_network_and_a_tree_is_trained(nodes, tmp_path):
     corpus, options = (
         write(tmp_path / "corpus.jsonl", DOCUMENTS),
         ["--cluster-workers", 1, "--log-json", tmp_path / "log"],
@@ -366,18 +367,18 @@ def test_a_consensus_has_a_network_and_a_tree_trained(nodes, tmp_path):
     assert (tmp_path / "log").read_text().count('"event": "pass", "network": "member-0/network"') == 2
 
 
-def test_a_mistake_that_a_worker_finds(nodes, tmp_path):
+def test_user_error_in_a_worker_is_reported(nodes, tmp_path):
     with pytest.raises(XmtcError, match=r"^nowhere\.txt is neither a file nor the name of known word vectors"):
-        fitted(tmp_path / "there", Run(cluster="auto"), "vectors=nowhere.txt")
+        fit_network(tmp_path / "there", Run(cluster="auto"), "vectors=nowhere.txt")
 
 
-def test_without_ray_train(monkeypatch):
+def test_missing_ray_train_is_reported(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray.train", None)
     with pytest.raises(MissingExtra, match=r"needs Ray Train and PyTorch .* pip install 'xmtc\[neural,cluster\]'"):
         import_ray_train()
 
 
-def test_workers_are_those_of_a_cluster():
+def test_number_of_workers_depends_on_the_cluster():
     done = CliRunner().invoke(app, ["train", "corpus.jsonl", "-o", "model", "--cluster-workers", "2"])
     assert "--cluster-workers needs --cluster" in str(done.exception)
     with pytest.raises(XmtcError, match="workers=-1 is invalid"):
@@ -390,19 +391,19 @@ TWO_GPUS, FOUR_CPUS, HEAD = {"CPU": 8.0, "GPU": 2.0}, {"CPU": 4.0}, {"memory": 1
 @pytest.mark.parametrize(
     ("machines", "device", "n_wanted", "expected"),
     [
-        ([HEAD, FOUR_CPUS, FOUR_CPUS], "auto", 0, WorkerGroup(2, 4, False)),  # one on each machine
+        ([HEAD, FOUR_CPUS, FOUR_CPUS], "auto", 0, WorkerGroup(2, 4, False)),  # one per machine
         ([FOUR_CPUS, {"CPU": 2.0}], "auto", 0, WorkerGroup(2, 2, False)),
         ([FOUR_CPUS, FOUR_CPUS], "auto", 3, WorkerGroup(3, 2, False)),
-        ([TWO_GPUS, TWO_GPUS, FOUR_CPUS], "auto", 0, WorkerGroup(4, 4, True)),  # one for each GPU
+        ([TWO_GPUS, TWO_GPUS, FOUR_CPUS], "auto", 0, WorkerGroup(4, 4, True)),  # one per GPU
         ([TWO_GPUS, FOUR_CPUS], "cpu", 0, WorkerGroup(2, 4, False)),
-        ([{"CPU": 1.0, "GPU": 4.0}, TWO_GPUS], "auto", 0, WorkerGroup(3, 1, True)),  # where there is a CPU for it
+        ([{"CPU": 1.0, "GPU": 4.0}, TWO_GPUS], "auto", 0, WorkerGroup(3, 1, True)),  # if it has a CPU
     ],
 )
-def test_who_trains_a_network(machines, device, n_wanted, expected):
+def test_worker_group_is_planned(machines, device, n_wanted, expected):
     assert plan_worker_group(machines, device, n_wanted) == expected
 
 
-def test_who_cannot_train_a_network():
+def test_too_many_requested_workers_are_rejected():
     with pytest.raises(XmtcError, match="room for 2 workers, but 3 are requested; expected at most one per GPU"):
         plan_worker_group([TWO_GPUS], n_requested=3)
     with pytest.raises(XmtcError, match="room for 0 workers, but 1 are requested"):
@@ -414,11 +415,11 @@ def test_who_cannot_train_a_network():
         shrink_worker_group(WorkerGroup(3, 2, False), [HEAD])
 
 
-def test_what_a_run_elsewhere_shows_tells_and_keeps(tmp_path, monkeypatch):
-    """Without a cluster: asking is calling. It begins twice, as after a death."""
+def test_remote_run_forwards_progress_events_and_checkpoints(tmp_path, monkeypatch):
+    """Without a cluster: remote calls are direct calls. The run starts twice, as after the death of a node."""
     told_of, steps = [], []
     monkeypatch.setitem(WHEN_TOLD, "advance", steps.append)
-    host = DriverCallHandler(Run(checkpoint=tmp_path, callbacks=told_of.append), told)
+    host = DriverCallHandler(Run(checkpoint=tmp_path, callbacks=told_of.append), make_progress)
 
     def work(run: Run) -> str:
         run.checkpoint.claim("a training")
@@ -441,10 +442,10 @@ def test_what_a_run_elsewhere_shows_tells_and_keeps(tmp_path, monkeypatch):
     assert not host.open_stages
 
 
-# What goes wrong
+# Failures
 
 
-def test_a_users_mistake_stays_one(nodes):
+def test_user_error_of_a_task_is_raised(nodes):
     def work(number: int) -> int:
         if number == 3:
             raise XmtcError("Found a three; expected another number.")
@@ -456,8 +457,8 @@ def test_a_users_mistake_stays_one(nodes):
         next(stream)
 
 
-def test_a_failure_costs_no_answer_of_its_batch(nodes, monkeypatch):
-    monkeypatch.setattr(scheduling, "TARGET_BATCH_SECONDS", 1e6)  # all but the first batches have as many as there are
+def test_results_before_a_failure_in_a_batch_are_returned(nodes, monkeypatch):
+    monkeypatch.setattr(scheduling, "TARGET_BATCH_SECONDS", 1e6)  # every batch after the first has the maximum size
 
     def work(number: int) -> int:
         if number == 30:
@@ -470,7 +471,7 @@ def test_a_failure_costs_no_answer_of_its_batch(nodes, monkeypatch):
     assert found == list(range(30))
 
 
-def test_items_that_cannot_be_had_cost_no_answer_to_those_before(nodes):
+def test_results_before_a_failing_input_are_returned(nodes):
     def items() -> Iterator[int]:
         yield from range(5)
         raise XmtcError("Found nothing more; expected a sixth.")
@@ -482,8 +483,8 @@ def test_items_that_cannot_be_had_cost_no_answer_to_those_before(nodes):
 
 
 @pytest.mark.parametrize(("slow", "expected"), [(None, [0, 1, 2, 3]), (1, [0])])
-def test_who_stops_it_gets_what_is_there_in_order(nodes, tmp_path, slow, expected):
-    """After an answer that is missing, none is given: the next would be taken for it."""
+def test_interrupt_returns_finished_results_in_order(nodes, tmp_path, slow, expected):
+    """After a missing result, no result is returned, because it would be assigned to the wrong input."""
 
     def work(number: int) -> int:
         time.sleep(600 if number == slow else 0)
@@ -492,9 +493,9 @@ def test_who_stops_it_gets_what_is_there_in_order(nodes, tmp_path, slow, expecte
 
     def items() -> Iterator[int]:
         yield from range(4)
-        while len(list(tmp_path.iterdir())) < 4 - (slow is not None):  # as if a pipe were read that nobody writes to
+        while len(list(tmp_path.iterdir())) < 4 - (slow is not None):  # like reading a pipe without a writer
             time.sleep(0.1)
-        time.sleep(1)  # for the way back
+        time.sleep(1)  # for the transfer of the result
         raise KeyboardInterrupt
 
     stream, found = map_on_cluster("auto", work, items()), []
@@ -504,8 +505,8 @@ def test_who_stops_it_gets_what_is_there_in_order(nodes, tmp_path, slow, expecte
 
 
 @pytest.mark.parametrize("format", ["jsonl", "csv"])
-def test_answers_before_a_bad_line_are_written(nodes, tmp_path, monkeypatch, format):
-    """As many as on one machine: what was read before it and is under way is waited for."""
+def test_predictions_before_a_bad_line_are_written(nodes, tmp_path, monkeypatch, format):
+    """As on one machine, all predictions for earlier lines are written."""
     monkeypatch.setattr("xmtc.cli.predict.BATCH_DOCS", 7)
     corpus = tmp_path / "corpus.jsonl"
     run_command("train", write(corpus, DOCUMENTS), "-o", tmp_path / "model", "-m", "dismec")
@@ -518,7 +519,7 @@ def test_answers_before_a_bad_line_are_written(nodes, tmp_path, monkeypatch, for
     assert "line 31" in str(here.exception) == str(there.exception)
 
 
-def test_other_errors_say_where_they_were(nodes):
+def test_other_errors_name_the_node(nodes):
     def work(number: int) -> float:
         return 1 / number
 
@@ -527,7 +528,7 @@ def test_other_errors_say_where_they_were(nodes):
     assert "On a machine of the cluster" in caught.value.__notes__[0]
 
 
-def test_work_that_ends_every_worker_is_given_up(nodes, monkeypatch):
+def test_task_that_kills_every_worker_is_abandoned(nodes, monkeypatch):
     monkeypatch.setattr(scheduling, "MAX_TASK_RETRIES", 1)
 
     def work(number: int) -> None:
@@ -537,33 +538,33 @@ def test_work_that_ends_every_worker_is_given_up(nodes, monkeypatch):
         list(map_on_cluster("auto", work, [1, 2]))
 
 
-def test_another_version_is_refused(nodes, monkeypatch):
+def test_node_with_another_version_is_rejected(nodes, monkeypatch):
     monkeypatch.setattr("xmtc.__version__", "0.0.0")
     with pytest.raises(XmtcError, match=r"but this machine has 0\.0\.0; install the same"):
         list(map_on_cluster("auto", abs, [1, 2]))
 
 
 @pytest.mark.parametrize("address", ["head", "http://head:1", "head:port", "ray://head", 6379, None])
-def test_what_can_be_no_address(address):
+def test_invalid_address_is_rejected(address):
     with pytest.raises(XmtcError, match="is invalid; expected auto"):
         Run(cluster=address)
 
 
-def test_nobody_answers():
+def test_unreachable_address_is_reported():
     with pytest.raises(XmtcError, match=r"No cluster answers at 127\.0\.0\.1:1 .*`ray start --head`"):
         check_reachable("127.0.0.1:1")
 
 
-def test_without_ray(monkeypatch):
+def test_missing_ray_is_reported(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(MissingExtra, match=r"A cluster needs Ray: pip install 'xmtc\[cluster\]'"):
         connect("auto")
 
 
-# How things travel
+# Transfer of data
 
 
-def test_an_array_is_sent_once_and_forgotten_with_its_owner():
+def test_array_is_sent_once_and_released_with_its_owner():
     array, sent = np.zeros(MIN_SHARED_ARRAY_BYTES), []
     for _ in range(2):
         assert put_array(array, "here", lambda found: sent.append(found) or "its place") == "its place"
@@ -577,7 +578,7 @@ def test_an_array_is_sent_once_and_forgotten_with_its_owner():
     assert key not in SENT_ARRAYS
 
 
-def test_large_arrays_travel_by_themselves(nodes):
+def test_large_arrays_are_sent_separately(nodes):
     import ray
 
     large, small = np.arange(MIN_SHARED_ARRAY_BYTES, dtype=np.int64), np.arange(5)
@@ -590,7 +591,7 @@ def test_large_arrays_travel_by_themselves(nodes):
     assert found["small"].flags.writeable
 
 
-def test_what_was_marked_is_the_same_memory():
+def test_as_writable_shares_memory():
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     marked = array.view()
     marked.flags.writeable = False
@@ -603,13 +604,13 @@ def test_what_was_marked_is_the_same_memory():
     assert found.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_compiled_functions_travel_by_name(nodes):
+def test_compiled_functions_are_sent_by_name(nodes):
     from xmtc.core.sparse import shell_sort
 
     assert pickle.loads(transfer.pack_value(shell_sort, "session").content) is shell_sort
 
 
-def test_batches_grow_until_they_take_a_second():
+def test_batches_grow_to_the_target_time():
     pace = ThroughputEstimate()
     assert next_batch(iter("abc"), lambda item: 1, pace.target_batch_size) == (["a"], [1])
     pace.update(seconds=0.5, size=2)
@@ -618,7 +619,7 @@ def test_batches_grow_until_they_take_a_second():
     assert next_batch(iter(""), lambda item: 1, pace.target_batch_size) is None
 
 
-def test_a_signal_stays_ours():
+def test_signal_handler_is_preserved():
     import signal
 
     def ours(number: int, frame: Any) -> None: ...

@@ -305,14 +305,14 @@ def test_predict_needs_data():
 
 
 @dataclass(frozen=True)
-class Untrained(Method):
+class UntrainedMethod(Method):
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run):
         return "trained"
 
 
 def test_fit_rejects_data_without_documents_or_labels():
-    assert Untrained().fit(DATA) == "trained"
-    assert Untrained().fit(DATA, DATA.select_rows(slice(0, 3))) == "trained"
+    assert UntrainedMethod().fit(DATA) == "trained"
+    assert UntrainedMethod().fit(DATA, DATA.select_rows(slice(0, 3))) == "trained"
     nothing = {
         "Found 50 documents and 0 labels to train on; expected at least one of each": [DATA.X, None],
         "Found 0 documents and 6 labels": [X[:0], Y[:0]],
@@ -320,11 +320,11 @@ def test_fit_rejects_data_without_documents_or_labels():
     }
     for message, value in nothing.items():
         with pytest.raises(XmtcError, match=message):
-            Untrained().fit(Dataset.from_matrix(*value))
+            UntrainedMethod().fit(Dataset.from_matrix(*value))
     with pytest.raises(XmtcError, match=r"validation documents have 7 columns and 6 labels; expected 30 columns and 6"):
-        Untrained().fit(DATA, valid=Dataset.from_matrix(X[:, :7], Y))
+        UntrainedMethod().fit(DATA, valid=Dataset.from_matrix(X[:, :7], Y))
     with pytest.raises(XmtcError, match="Found a csr_array, expected a Dataset"):
-        Untrained().fit(X)
+        UntrainedMethod().fit(X)
 
 
 def test_predict_accepts_empty_matrices():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
@@ -211,9 +212,9 @@ DAMAGES = {
     "no UTF-8": b"\xff\xfe\x00",
     "no events": "[]\n3\n",
     "no event that is known": STAGE.replace("stage", "begin"),
-    "an event that is none": STAGE.replace('"stage"', "[1]"),
+    "an invalid event": STAGE.replace('"stage"', "[1]"),
     "no seconds": '{"event": "stage", "title": "training", "memory": 1}\n',
-    "seconds that are none": STAGE.replace("1.0", "null"),
+    "invalid seconds": STAGE.replace("1.0", "null"),
     "seconds that are text": STAGE.replace("1.0", '"1"'),
     "seconds that are true": STAGE.replace("1.0", "true"),
     "no number": STAGE.replace("1.0", "NaN"),
@@ -239,11 +240,11 @@ def test_damaged_history_is_empty_and_the_model_still_works(damage, tmp_path):
     assert Tagger.load(folder).history == parabel().history
 
 
-def test_history_that_is_too_large_or_a_folder_is_empty(tmp_path, monkeypatch):
+def test_history_that_is_too_large_or_a_folder_is_empty(tmp_path):
     folder = tmp_path / "model"
     parabel().save(folder)
     assert Tagger.load(folder).history
-    monkeypatch.setattr("xmtc.model_folder.MAX_HISTORY_BYTES", 10)
+    os.truncate(folder / "history.jsonl", 2**27)  # a sparse file
     assert Tagger.load(folder).history == ()
     (folder / "history.jsonl").unlink()
     (folder / "history.jsonl").mkdir()
@@ -273,7 +274,6 @@ def test_resumed_training_has_the_history_of_uninterrupted_training(tmp_path, mo
     from xmtc.nn import training
 
     whole = network()
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     step = training.TrainingState.step
 
     def interrupt_step(self, loss):
@@ -283,7 +283,7 @@ def test_resumed_training_has_the_history_of_uninterrupted_training(tmp_path, mo
 
     monkeypatch.setattr(training.TrainingState, "step", interrupt_step)
     first, again = [], []
-    run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
+    run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts", interval_seconds=0))
     with pytest.raises(KeyboardInterrupt):
         network(replace(run, callbacks=first.append))
     monkeypatch.setattr(training.TrainingState, "step", step)

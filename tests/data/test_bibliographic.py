@@ -58,7 +58,7 @@ def test_fields_and_subfields_can_be_selected(tmp_path):
     assert (document.text, document.labels) == ("Aho", ["kalat"])
 
 
-def test_a_damaged_marc_record_does_not_affect_the_next(tmp_path):
+def test_damaged_marc_record_does_not_affect_the_next(tmp_path):
     path = tmp_path / "a.mrc"
     path.write_bytes(make_marc("Silakka", "kalat") + b"00042 damaged\x1d" + make_marc("Lohi", "kalat"))
     with pytest.raises(XmtcError, match="record 2: it is not a MARC 21 record"):
@@ -68,7 +68,7 @@ def test_a_damaged_marc_record_does_not_affect_the_next(tmp_path):
     assert corpus.n_rejected == 1
 
 
-def test_a_wrong_label_field_is_an_error(tmp_path):
+def test_wrong_label_field_is_an_error(tmp_path):
     (tmp_path / "a.ris").write_text(RIS)
     with pytest.raises(XmtcError, match="no record has the field 'K1'"):
         list(open_corpus(tmp_path / "a.ris", fields=Fields(labels="K1")))

@@ -1,8 +1,8 @@
-"""What a broken corpus says for itself: every kind of broken input with the exact sentence it gives.
+"""Broken corpora: every kind of broken input with its exact error message.
 
-A message that begins with `line`, `row` or `file` is that of one bad document among good ones: on the screen the path
-comes before it and `REMEDY` after it. Those are also read with on_error="skip", where the good documents must come
-through and the bad one must be in the rejects file. The other messages concern the whole file and stop in either mode.
+A message that begins with `line`, `row` or `file` is about one bad document among good ones; the path precedes it, and
+`REMEDY` follows. Those inputs are also read with on_error="skip": the good documents must be read, and the bad one must
+be in the rejects file.
 """
 # ruff: noqa: E501 — one line per kind of broken input keeps the table readable as a table
 
@@ -43,10 +43,10 @@ JSON_LINE = b'{"text": "a", "labels": ["x"]}\n'
 class Case:
     what: str
     name: str
-    content: bytes | Callable[[Path], Any] | None  # bytes, or a function that makes the file or folder, or no file
+    content: bytes | Callable[[Path], Any] | None  # bytes, or a function that creates the file or folder, or no file
     message: str
     options: dict[str, Any]
-    raw: bytes | None = None  # what the rejects file holds, where it is not simply the line
+    raw: bytes | None = None  # content of the rejects file if it differs from the line
 
 
 def case(what: str, name: str, content: Any, message: str, raw: bytes | None = None, **options: Any) -> Case:
@@ -54,7 +54,7 @@ def case(what: str, name: str, content: Any, message: str, raw: bytes | None = N
 
 
 def jsonl(what: str, bad: bytes, message: str, **options: Any) -> Case:
-    """A bad second line between two good ones."""
+    """Return a bad second line between two good ones."""
     return case(what, "c.jsonl", JSON_LINE + bad + b"\n" + JSON_LINE, message, **options)
 
 
@@ -96,7 +96,7 @@ def pickled_npz(path: Path) -> None:
 
 
 def folder(**files: bytes) -> Callable[[Path], None]:
-    """Files in a folder; `a_txt` stands for a.txt."""
+    """Create files in a folder; `a_txt` stands for a.txt."""
 
     def write(path: Path) -> None:
         path.mkdir()
@@ -107,7 +107,7 @@ def folder(**files: bytes) -> Callable[[Path], None]:
 
 
 def no_utf8(*strings: bytes) -> pyarrow.Array:
-    """Strings as a program wrote them that does not look at them."""
+    """Return strings with invalid UTF-8, as a program without validation writes them."""
     ends = np.cumsum([0, *map(len, strings)]).astype(np.int32)
     buffers = [None, pyarrow.py_buffer(ends.tobytes()), pyarrow.py_buffer(b"".join(strings))]
     return pyarrow.Array.from_buffers(pyarrow.string(), len(strings), buffers)
@@ -123,13 +123,13 @@ def renamed_column(path: Path) -> None:
 
 
 def arrays(**changes: Any) -> Callable[[Path], None]:
-    """What a matrix of scipy consists of, with some of it changed."""
+    """Return the arrays of a scipy matrix with changes."""
     parts = {"format": b"csr", "shape": [2, 3], "data": [1.0, 1.0], "indices": [0, 2], "indptr": [0, 1, 2]}
     return lambda path: np.savez(path, **{name: np.array(part) for name, part in (parts | changes).items()})
 
 
 def huge_header(path: Path) -> None:
-    """An array of three numbers that says it has a million million."""
+    """Return an array of three numbers whose header declares 10¹²."""
     arrays()(path)
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
@@ -283,7 +283,7 @@ def make(case: Case, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
-def test_message(case: Case, tmp_path: Path) -> None:
+def test_error_message_is_exact(case: Case, tmp_path: Path) -> None:
     path = make(case, tmp_path)
     with pytest.raises(XmtcError) as error:
         list(open_corpus(path, **case.options))
@@ -292,13 +292,13 @@ def test_message(case: Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", LINE_CASES, ids=lambda case: case.what)
-def test_skip(case: Case, tmp_path: Path) -> None:
+def test_bad_documents_are_skipped_and_saved(case: Case, tmp_path: Path) -> None:
     path = make(case, tmp_path)
     corpus = open_corpus(path, on_error="skip", **case.options)
     location, _, reason = case.message.partition(" ")[2].partition(": ")
     raw = case.raw or path.read_bytes().split(b"\n")[int(location) - 1]
     rejects = Path(f"{path}.rejects")
-    for _ in range(2):  # a second pass counts and writes anew
+    for _ in range(2):  # a second pass counts and writes again
         assert len(list(corpus)) == (1 if case.what == "a quote never closed" else 2)
         assert corpus.n_rejected == 1
         assert rejects.read_bytes() == f"{location}\t{reason}\t".encode() + raw.replace(b"{file}", bytes(path)) + b"\n"
@@ -307,14 +307,14 @@ def test_skip(case: Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", FILE_CASES, ids=lambda case: case.what)
-def test_skip_does_not_hide_a_broken_file(case: Case, tmp_path: Path) -> None:
+def test_broken_file_is_an_error_with_skip(case: Case, tmp_path: Path) -> None:
     path = make(case, tmp_path)
     with pytest.raises(XmtcError):
         list(open_corpus(path, **{"on_error": "skip", **case.options}))
     assert not Path(f"{path}.rejects").exists()
 
 
-def test_the_table_is_large_enough() -> None:
+def test_all_kinds_of_broken_input_are_tested() -> None:
     assert len(CASES) >= 32
     assert len({case.what for case in CASES}) == len(CASES)
 
@@ -328,7 +328,7 @@ crumbs = st.sampled_from([*WORDS, b"1 2 3", b"\t", b"\n", b"\r", b" ", b"\0", b"
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
 @given(content=st.lists(crumbs | st.binary(max_size=8), max_size=25).map(b"".join))
 @settings(max_examples=40, deadline=None)
-def test_garbage_gives_documents_or_a_sentence(format: str | None, on_error: str, content: bytes) -> None:
+def test_random_bytes_give_documents_or_one_error_message(format: str | None, on_error: str, content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "corpus").write_bytes(content)
         with suppress(XmtcError):
@@ -338,7 +338,7 @@ def test_garbage_gives_documents_or_a_sentence(format: str | None, on_error: str
             )
 
 
-def test_nothing_but_bad_lines(tmp_path: Path) -> None:
+def test_corpus_of_only_bad_lines_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_bytes(b"{\n{\n")
     corpus = open_corpus(tmp_path / "c.jsonl", on_error="skip", rejects=tmp_path / "bad.tsv")
     with pytest.raises(XmtcError, match=r"No document is valid: 2 lines of .*c.jsonl set aside in .*bad.tsv, the"):
@@ -346,13 +346,13 @@ def test_nothing_but_bad_lines(tmp_path: Path) -> None:
     assert (tmp_path / "bad.tsv").read_bytes().count(b"\n") == 2
 
 
-def test_rejects_never_overwrite_the_corpus(tmp_path: Path) -> None:
+def test_rejects_file_never_overwrites_the_corpus(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_bytes(JSON_LINE)
     with pytest.raises(XmtcError, match="is the corpus itself"):
         open_corpus(tmp_path / "c.jsonl", on_error="skip", rejects=tmp_path / "c.jsonl")
 
 
-def test_rejects_that_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_rejects_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_bytes(b"{\n" + JSON_LINE)
     corpus = open_corpus(tmp_path / "c.jsonl", on_error="skip", rejects=tmp_path / "no" / "c.rejects")
     with pytest.raises(
@@ -361,8 +361,8 @@ def test_rejects_that_cannot_be_written(tmp_path: Path) -> None:
         list(corpus)
 
 
-def test_names_that_are_no_utf8(tmp_path: Path) -> None:
-    """Of a corpus, and of a file in one: shown with their bytes escaped, and kept as they are where they are set aside."""
+def test_file_names_with_invalid_utf8(tmp_path: Path) -> None:
+    """Messages show the bytes escaped; the rejects file contains them unchanged."""
     path = tmp_path / os.fsdecode(b"c\xff.jsonl")
     try:
         path.write_bytes(b"{\n" + JSON_LINE)
@@ -382,8 +382,8 @@ def test_names_that_are_no_utf8(tmp_path: Path) -> None:
     assert b"\t".join(raw) == os.fsencode(tmp_path) + b"/texts/b\xff\t\\n.txt\n"
 
 
-def test_a_link_to_nothing(tmp_path: Path) -> None:
-    """The link itself lies beside what is looked for, and is no help."""
+def test_broken_link_is_an_error(tmp_path: Path) -> None:
+    """The link itself is not suggested as a similar name."""
     (tmp_path / "c.jsonl").symlink_to(tmp_path / "gone.jsonl")
     with pytest.raises(XmtcError, match=r"c.jsonl is a link to .*gone.jsonl, which is not there; check the link\."):
         open_corpus(tmp_path / "c.jsonl")

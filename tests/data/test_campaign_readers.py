@@ -1,5 +1,5 @@
-"""A bounded part of the campaign of damaged corpora, and the program that runs campaigns. The campaign itself takes
-minutes: python tests/campaigns/readers.py."""
+"""Short run of the campaign of damaged corpora, and the program that runs campaigns. The full campaign takes minutes:
+python tests/campaigns/readers.py."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ import readers  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 
 
-def test_damaged_corpora():
+def test_damaged_corpora_have_no_findings():
     outcome = cases.in_this_process(readers.case, 2026, range(600))
     assert outcome.findings == []
     assert 100 < outcome.n_refused < 500, "most cases should be damaged, and not all"
 
 
 @pytest.mark.parametrize("name", sorted(readers.corpora()))
-def test_a_campaign_begins_with_a_whole_corpus(name, tmp_path):
-    rng = readers.np.random.default_rng(1)  # which leaves the names as they are
+def test_campaign_starts_with_valid_corpora(name, tmp_path):
+    rng = readers.np.random.default_rng(1)  # which does not change the names
     path = readers.write(tmp_path, readers.corpora()[name], name, rng)
     documents = list(readers.open_corpus(path, name.partition(",")[0]))
     assert len(documents) in (1, 4, 6)
@@ -43,7 +43,7 @@ def outcomes(seed: int, number: int) -> None:
         raise SystemExit(3)
 
 
-def test_what_is_a_finding():
+def test_unexpected_errors_are_findings():
     outcome = cases.in_this_process(outcomes, 0, range(5))
     assert (outcome.n_cases, outcome.n_refused) == (5, 1)
     assert [number for number, _ in outcome.findings] == [2, 3]
@@ -64,7 +64,7 @@ cases.main(__file__, case, None)
 """
 
 
-def test_a_process_that_dies_is_a_finding_and_others_go_on(tmp_path):
+def test_dead_process_is_a_finding_and_others_continue(tmp_path):
     script = tmp_path / "campaign.py"
     script.write_text(SCRIPT.format(campaigns=str(CAMPAIGNS)))
     command = [sys.executable, str(script), "--seed", "7", "--cases", "9", "--minutes", "1"]

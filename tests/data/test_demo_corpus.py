@@ -1,4 +1,4 @@
-"""The demo corpus: what is taken from a source text, and what it all comes to."""
+"""Demo corpus: parsing of Python sources, and properties of the whole corpus."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_public_objects_with_a_docstring() -> None:
     assert found["pkg._zoom.Lens"] == ("pkg._zoom.Lens", "pkg._zoom", "A lens.", ["self", "focus", "_cache"])
 
 
-def test_a_document_has_no_own_name_and_sorted_tags() -> None:
+def test_labels_are_sorted_and_exclude_the_own_name() -> None:
     zoom, _, lens, turn = map(as_document, parse_documented_objects(SOURCE, "pkg._zoom"))
     assert zoom.id == "pkg._zoom.zoom"
     assert zoom.text.startswith(" in on `x` with .\n\n,  and zoomed.\n\nParameters")
@@ -95,7 +95,7 @@ def test_a_document_has_no_own_name_and_sorted_tags() -> None:
     assert turn == Document("pkg._zoom.Lens.turn", " by an angle.", ["angle", "pkg"])
 
 
-def test_sections_are_read_to_their_end_and_no_further() -> None:
+def test_sections_of_docstrings_are_parsed() -> None:
     docstring = next(parse_documented_objects(SOURCE, "pkg")).docstring
     assert parse_section_names(docstring, "Parameters") == ["x", "n"]
     assert parse_section_names(docstring, "See Also") == ["pkg.linalg.solve", "scipy.fft.czt", "fftn", "rotate"]
@@ -117,7 +117,7 @@ def test_documentation_of_compiled_functions() -> None:
     assert list(parse_documented_objects(ADDED, "pkg.elsewhere")) == []
 
 
-def test_a_source_that_cannot_be_parsed_is_passed_over() -> None:
+def test_invalid_source_is_skipped() -> None:
     assert list(parse_documented_objects("def f(:\n", "m")) == []
     assert [item.name for item in parse_documented_objects('def f():\n    "A \\d."\n', "m")] == [
         "m.f"
@@ -129,7 +129,7 @@ def write_function(path: Path, name: str, words: str) -> None:
     path.write_text(f'def {name}(x):\n    """{words * demo.MIN_WORDS}"""\n')
 
 
-def test_which_files_and_docstrings_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_and_docstrings_are_selected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo.sysconfig, "get_path", lambda name: str(tmp_path))
     monkeypatch.setattr(demo, "PACKAGES", ("no_such_package",))
     write_function(tmp_path / "wave.py", "read", "sound ")
@@ -153,7 +153,7 @@ def corpus() -> list[Document]:
     return build_demo_documents()
 
 
-def test_figures(corpus: list[Document]) -> None:
+def test_corpus_has_the_expected_size(corpus: list[Document]) -> None:
     tags = Counter(tag for document in corpus for tag in document.labels)
     assert 3_000 <= len(corpus) <= 6_000
     assert 3_500 <= len(tags) <= 6_000
@@ -162,7 +162,7 @@ def test_figures(corpus: list[Document]) -> None:
     assert {"numpy", "scipy", "sklearn", "asyncio"} <= set(tags)
 
 
-def test_every_document_is_sound(corpus: list[Document]) -> None:
+def test_every_document_has_text_and_labels(corpus: list[Document]) -> None:
     for document in corpus:
         own_name = document.id.rpartition(".")[2]
         assert not re.search(rf"\b{own_name}\b", document.text, re.IGNORECASE), document.id
@@ -171,7 +171,7 @@ def test_every_document_is_sound(corpus: list[Document]) -> None:
         assert all(tag.isidentifier() and not tag.startswith("_") for tag in document.labels), document.id
 
 
-def test_documents_are_ordered_and_differ(corpus: list[Document]) -> None:
+def test_documents_are_sorted_and_unique(corpus: list[Document]) -> None:
     names = [document.id for document in corpus]
     assert names == sorted(set(names))
     assert len({document.text for document in corpus}) == len(corpus)
@@ -184,7 +184,7 @@ def test_known_documents(corpus: list[Document]) -> None:
     assert {"sklearn", "linear_model", "C", "penalty", "SGDClassifier"} <= set(tags["LogisticRegression"])
 
 
-def test_built_again_from_numpy_alone_it_is_the_same(
+def test_corpus_of_numpy_is_reproducible(
     corpus: list[Document], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo.sysconfig, "get_path", lambda name: str(tmp_path))
@@ -194,7 +194,7 @@ def test_built_again_from_numpy_alone_it_is_the_same(
     assert [again[document.id] for document in before] == before
 
 
-def test_split(corpus: list[Document]) -> None:
+def test_split_is_stored(corpus: list[Document]) -> None:
     train, test = split_demo_documents(corpus, seed=3, share=0.25)
     assert len(test) == round(len(corpus) / 4)
     assert sorted(document.id for document in train + test) == [document.id for document in corpus]

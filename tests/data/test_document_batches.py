@@ -1,4 +1,4 @@
-"""Documents in batches: the same as one by one, whatever the lines hold, and whoever reads them."""
+"""Documents in batches equal documents one by one, for all lines and readers."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ OTHERS = [
     '{"text": "a\rb", "labels": ["x"]}', '{"text": "a",\r"labels": ["x"]}', '{"text": "a", "labels": ["x"],}',
     ' {"text" : "a" , "labels" : [ "x" ] } ', '{"text": "a", "labels": ["x"]}\r',
 ]  # fmt: skip
-# without zeros, which may be taken for UTF-16
+# without zeros, which could be detected as UTF-16
 ALL = st.lists(st.sampled_from(PLAIN * 8 + [line for line in OTHERS if line != "\0"]), max_size=8)
 
 
 def content(documents) -> list[tuple[str, list[str]]]:
-    """Texts and labels, whether they come one by one or in batches."""
+    """Yield texts and labels of single documents or batches."""
     found: list[tuple[str, list[str]]] = []
     for each in documents:
         if isinstance(each, DocumentBatch):
@@ -66,7 +66,7 @@ def content(documents) -> list[tuple[str, list[str]]]:
 
 
 def outcome(path: Path, run: Run | None, **options) -> tuple:
-    """What reading comes to: documents, or what is said; and the rejects."""
+    """Return the documents or the error message, and the rejects."""
     rejects = path.with_suffix(".rejects")
     rejects.unlink(missing_ok=True)
     corpus = open_corpus(path, "jsonl", **options)
@@ -80,7 +80,7 @@ def outcome(path: Path, run: Run | None, **options) -> tuple:
 @settings(max_examples=300, deadline=None)
 @example([PLAIN[0], *OTHERS], True)
 @given(ALL, st.booleans())
-def test_lines_come_to_the_same_in_batches(tmp_path_factory, lines, ends):
+def test_batches_of_lines_equal_single_documents(tmp_path_factory, lines, ends):
     path = tmp_path_factory.getbasetemp() / "lines.jsonl"
     path.write_bytes("\n".join(lines).encode() + b"\n" * ends)
     for options in ({}, {"on_error": "skip", "rejects": path.with_suffix(".rejects")}):
@@ -88,13 +88,13 @@ def test_lines_come_to_the_same_in_batches(tmp_path_factory, lines, ends):
 
 
 @pytest.mark.parametrize("bad", OTHERS)
-def test_each_of_the_others_comes_to_the_same_in_batches(tmp_path, bad):
+def test_batches_with_a_bad_line_equal_single_documents(tmp_path, bad):
     path = tmp_path / "lines.jsonl"
     path.write_bytes("\n".join([PLAIN[0], bad, PLAIN[1]]).encode())
     assert outcome(path, Run(threads=1)) == outcome(path, None)
 
 
-def test_what_nests_deeply_ends_no_process(tmp_path):
+def test_deeply_nested_json_does_not_crash(tmp_path):
     path = tmp_path / "lines.jsonl"
     path.write_text('{"text": "a", "labels": ["x"], "n": ' + "[" * 10**6 + "]" * 10**6 + "}\n" + "[" * 10**6)
     with pytest.raises(XmtcError, match="line"):
@@ -102,30 +102,32 @@ def test_what_nests_deeply_ends_no_process(tmp_path):
 
 
 @pytest.mark.parametrize("bad", [b'{"text": "\xff", "labels": []}', b'{"text": ""\t, "\xff": 5, "labels": []}'])
-def test_what_is_no_utf8_is_refused_with_its_line(tmp_path, monkeypatch, bad):
+def test_invalid_utf8_is_reported_with_its_line(tmp_path, monkeypatch, bad):
     path = tmp_path / "lines.jsonl"
-    path.write_bytes(b"\n".join([PLAIN[0].encode()] * 50 + [bad, PLAIN[0].encode()]))
+    line = json.dumps({"text": "a" * 20_000, "labels": ["x"]}).encode()
+    path.write_bytes(b"\n".join([line] * 150 + [bad, line]))
     monkeypatch.setattr("xmtc.data.corpus.detect_encoding", lambda *args, **options: type("", (), {"name": "utf-8"}))
-    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 200))
-    with pytest.raises(XmtcError, match="line 51: byte 0xff at position 1"):
+    with pytest.raises(XmtcError, match="line 151: byte 0xff at position 1"):
         list(open_corpus(path, "jsonl").iter_batches(Run(threads=2)))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_blocks_and_threads_change_nothing(tmp_path, monkeypatch, threads):
+def test_result_is_independent_of_blocks_and_threads(tmp_path, threads):
     path = tmp_path / "lines.jsonl.gz"
-    lines = [PLAIN[i % 2] if i % 37 else OTHERS[i % 11] for i in range(500)]  # ids of one type, as pyarrow has them
+    padded = [line.strip()[:-1] + ', "padding": "' + "x" * 20_000 + '"}' for line in PLAIN[:2]]
+    lines = [
+        padded[i % 2] if i % 37 or i > 300 else OTHERS[i % 11] for i in range(500)
+    ]  # ids of one type, as pyarrow requires
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
     options = {"on_error": "skip", "rejects": path.with_suffix(".rejects")}
     expected = outcome(path, None, **options)
-    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 700))
-    assert len(list(read_blocks(str(path)))) > 20
+    assert len(list(read_blocks(str(path)))) > 4
     assert any(isinstance(each, DocumentBatch) for each in open_corpus(path, **options).iter_batches(Run(threads)))
     assert outcome(path, Run(threads), **options) == expected
     assert expected[2] > 5
 
 
-def test_blocks_hold_all_lines_and_number_them(tmp_path):
+def test_blocks_contain_all_lines_with_numbers(tmp_path):
     path = tmp_path / "lines"
     path.write_bytes(b"".join(b"%d\n" % i * (i % 5) for i in range(300)) + b"the last" * 40)
     blocks = list(read_blocks(str(path), size=50))
@@ -137,7 +139,7 @@ def test_blocks_hold_all_lines_and_number_them(tmp_path):
     assert not list(read_blocks(str(tmp_path / "empty")))
 
 
-def test_a_damaged_file_says_after_which_line(tmp_path):
+def test_damaged_file_is_reported_with_the_last_line(tmp_path):
     path = tmp_path / "damaged.jsonl.gz"
     content = gzip.compress(b"".join(b'{"text": "%d", "labels": ["x"]}\n' % (i**9) for i in range(30_000)))
     path.write_bytes(content[: len(content) // 2])
@@ -148,21 +150,21 @@ def test_a_damaged_file_says_after_which_line(tmp_path):
 @pytest.mark.parametrize(
     "fields", [Fields(text="title,text"), Fields(separator=","), Fields(labels=None), Fields(keep=("id",))]
 )
-def test_what_pyarrow_is_not_asked_for_comes_one_by_one(tmp_path, fields):
+def test_other_fields_are_read_one_by_one(tmp_path, fields):
     path = tmp_path / "lines.jsonl"
     path.write_text('{"id": "1", "title": "t", "text": "a", "labels": ["x"]}\n' * 3)
     found = list(open_corpus(path, fields=fields).iter_batches(Run()))
     assert found == list(open_corpus(path, fields=fields))
 
 
-def test_an_id_that_was_named_must_be_there(tmp_path):
+def test_missing_id_field_is_an_error(tmp_path):
     path = tmp_path / "lines.jsonl"
     path.write_text('{"key": "a", "text": "a", "labels": ["x"]}\n{"text": "a", "labels": ["x"]}')
     with pytest.raises(XmtcError, match="line 2: there is no field 'key'"):
         list(open_corpus(path, fields=Fields(id="key")).iter_batches(Run()))
 
 
-def test_the_fingerprint_is_of_documents_and_not_of_batches():
+def test_fingerprint_is_independent_of_batches():
     def batch(*documents: tuple[str, list[str]]) -> DocumentBatch:
         import pyarrow
 
@@ -193,13 +195,13 @@ SPECIAL = "aZ ÄßéİΣσςǄǅ가각\u1100\u1161\u11a8\u0301\u0315\u212a\u2126
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.text(st.one_of(st.sampled_from(SPECIAL), st.characters(exclude_categories=["Cs"])))), st.booleans())
-def test_compiled_texts_are_normal_as_pythons(texts, lowercase):
+def test_compiled_normalization_equals_python(texts, lowercase):
     found = normalize_texts(Texts.from_strings(texts), lowercase)
     assert list(found) == [normalize_text(text, lowercase) for text in texts]
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_every_character_is_normal_beside_others(lowercase):
+def test_compiled_normalization_equals_python_for_every_character(lowercase):
     characters = [chr(code) for code in range(0x11000) if not 0xD800 <= code < 0xE000]
     for before in ("A", "\u1100", "Σ"):
         texts = [before + character + "e" for character in characters]
@@ -213,7 +215,7 @@ BYTES = st.lists(st.text("abcä ", max_size=20).map(str.encode), unique=True, ma
 
 @settings(deadline=None)
 @given(BYTES, st.data())
-def test_the_most_frequent_words_come_first_and_else_by_their_bytes(words, data):
+def test_words_are_sorted_by_frequency_and_bytes(words, data):
     frequencies = np.array([data.draw(st.integers(0, 3)) for _ in words], np.int64)
     at_least, n = data.draw(st.integers(0, 3)), data.draw(st.none() | st.integers(0, 9))
     plain = sorted(np.flatnonzero(frequencies >= at_least).tolist(), key=lambda i: (-frequencies[i], words[i]))
@@ -225,20 +227,18 @@ def test_the_most_frequent_words_come_first_and_else_by_their_bytes(words, data)
 
 @settings(deadline=None)
 @given(st.lists(BYTES, max_size=12), st.integers(0, 40))
-def test_words_merge_as_they_come_as_they_do_together(batches, together):
+def test_merging_in_steps_equals_merging_at_once(batches, together):
     packed = [concatenate_bytes(batch) for batch in batches]
-    merging = WordMerger()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("xmtc.text.string_index.MIN_MERGE_WORDS", together)
-        for text, ends in packed:
-            merging.add(text, ends)
+    merging = WordMerger(min_merge_words=together)
+    for text, ends in packed:
+        merging.add(text, ends)
     merging.merge()
     text, ends, numbers = merge_word_batches(packed)
     assert StringIndex(merging.text, merging.ends, np.empty(0)).words() == StringIndex(text, ends, np.empty(0)).words()
     assert [each.tolist() for each in merging.numbers] == [each.tolist() for each in numbers]
 
 
-def test_items_are_made_ahead_by_a_thread_of_their_own():
+def test_items_are_prefetched_by_a_thread():
     made = []
 
     def items():
@@ -251,7 +251,7 @@ def test_items_are_made_ahead_by_a_thread_of_their_own():
     until = time.monotonic() + 10
     while len(made) < 5 and time.monotonic() < until:
         time.sleep(0.01)
-    assert 5 <= len(made) <= 12  # which are before their time, and yet bounded
+    assert 5 <= len(made) <= 12  # produced in advance, but a limited number
     assert list(stream) == list(range(1, 100))
     assert len(made) == 100
     assert {*made} != {threading.get_ident()}
@@ -262,7 +262,7 @@ def test_items_are_made_ahead_by_a_thread_of_their_own():
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_what_fails_ahead_is_told_in_its_place(threads):
+def test_prefetch_error_is_raised_at_its_item(threads):
     def items():
         yield from range(20)
         raise XmtcError("after twenty")
@@ -275,7 +275,7 @@ def test_what_fails_ahead_is_told_in_its_place(threads):
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
 @pytest.mark.parametrize("n", [0, 1, 2, 9])
-def test_answers_to_what_came_before_a_failure_are_not_lost(threads, n):
+def test_results_before_a_failure_are_returned(threads, n):
     def items():
         yield from range(n)
         raise XmtcError("no more")
@@ -286,7 +286,7 @@ def test_answers_to_what_came_before_a_failure_are_not_lost(threads, n):
         next(stream)
 
 
-def test_nobody_reads_on_when_the_rest_is_not_wanted():
+def test_closing_stops_prefetching():
     n_before, made = threading.active_count(), itertools.count()
     stream = Run(threads=2).prefetch_items(made)
     assert [next(stream), next(stream)] == [0, 1]
@@ -297,7 +297,7 @@ def test_nobody_reads_on_when_the_rest_is_not_wanted():
     assert threading.active_count() == n_before
 
 
-def test_a_corpus_trains_the_same_in_batches(tmp_path):
+def test_training_is_independent_of_batches(tmp_path):
     documents = [Document(str(i), f"Word{i % 7} word{i % 5} Ünï{i % 3} ΣΑΣ", [f"l{i % 7}"]) for i in range(300)]
     path = tmp_path / "corpus.jsonl"
     path.write_text("".join(json.dumps({"text": d.text, "labels": d.labels}) + "\n" for d in documents))
@@ -306,18 +306,19 @@ def test_a_corpus_trains_the_same_in_batches(tmp_path):
     assert (one.fingerprint, one.data.fingerprint()) == (other.fingerprint, other.data.fingerprint())
 
 
-def test_a_refused_line_leaves_no_thread_and_no_open_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 100))
+def test_bad_line_leaves_no_thread_or_open_file(tmp_path):
     path = tmp_path / "corpus.jsonl"
-    path.write_text('{"text": 1}\n' + '{"text": "a", "labels": ["x"]}\n' * 1000)
+    line = json.dumps({"text": "a" * 20_000, "labels": ["x"]})
+    path.write_text('{"text": 1}\n' + f"{line}\n" * 500)
+    assert len(list(read_blocks(str(path)))) > 4
     n_before = threading.active_count()
     with pytest.raises(XmtcError, match="line 1") as held:
         list(open_corpus(path).iter_batches(Run(threads=2)))
-    assert held.value is not None  # as a notebook holds the last error
+    assert held.value is not None  # like a notebook, which keeps the last error
     assert threading.active_count() == n_before
 
 
-def test_a_line_that_pyarrow_cannot_count_is_read_as_it_always_was(tmp_path, monkeypatch):
+def test_line_beyond_the_limit_of_pyarrow_is_read_by_python(tmp_path, monkeypatch):
     monkeypatch.setattr("xmtc.data.formats.jsonl.MAX_ARROW_BYTES", 100)
     monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 60))
     path = tmp_path / "corpus.jsonl"
@@ -327,11 +328,11 @@ def test_a_line_that_pyarrow_cannot_count_is_read_as_it_always_was(tmp_path, mon
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_what_was_read_before_the_damage_is_told_before_it(tmp_path, monkeypatch, threads):
+def test_earlier_errors_are_reported_before_damage(tmp_path, threads):
+    """The file has fewer blocks than are prefetched."""
     lines = ['{"text": 1}', *(json.dumps({"text": f"{i}" * 2000, "labels": ["x"]}) for i in range(500))]
     path = tmp_path / "corpus.jsonl.gz"
     path.write_bytes(gzip.compress("\n".join(lines).encode())[:-20])
-    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 1_000_000))  # fewer blocks than are read ahead
     with pytest.raises(XmtcError, match="line 1: the field 'text'"):
         list(open_corpus(path).iter_batches(Run(threads)))
     rejects = tmp_path / "rejects"
@@ -341,7 +342,7 @@ def test_what_was_read_before_the_damage_is_told_before_it(tmp_path, monkeypatch
 
 
 def test_batches_are_read_without_pandas(tmp_path):
-    """Which pyarrow imports by itself for many a conversion."""
+    """pyarrow imports it by itself for many conversions."""
     path = tmp_path / "lines.jsonl"
     path.write_text("\n".join(PLAIN))
     program = f"""

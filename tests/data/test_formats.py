@@ -1,4 +1,4 @@
-"""Every corpus format: written and read back, read from samples made by hand, detected, and streamed."""
+"""Corpus formats: round trips, samples by hand, detection, and streaming."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DOCUMENTS = [
     Document("d", "no labels", []),
     Document("e", "", []),
 ]
-SPARSE = b"4 6 5\n0,2 1:1 5:0.25\n 0:2\n3\n\n"  # the second has no labels, the third no features, the fourth neither
+SPARSE = b"4 6 5\n0,2 1:1 5:0.25\n 0:2\n3\n\n"  # document 2 has no labels, 3 no features, 4 neither
 
 
 def save(path: Path, documents: list[Document], format: str | None = None) -> Path:
@@ -52,7 +52,7 @@ def read_bytes(tmp_path: Path, name: str, content: bytes, **options: Any) -> lis
 
 
 def plain(document: Document) -> tuple:
-    """A document that == can compare."""
+    """Return a document that can be compared with ==."""
     features = document.features and [list(map(float, part)) for part in document.features]
     return document.id, document.text, document.labels, features
 
@@ -64,14 +64,14 @@ def test_round_trip(format: str, compression: str, tmp_path: Path) -> None:
     corpus = open_corpus(path)
     assert corpus.format == format
     assert list(corpus) == DOCUMENTS
-    assert list(corpus) == DOCUMENTS  # as often as needed
+    assert list(corpus) == DOCUMENTS  # documents can be read several times
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 characters = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 any_document = st.builds(
     Document,
-    characters.filter(str.strip),  # a row of empty cells is no document
+    characters.filter(str.strip),  # a row of empty cells is not a document
     characters,
     st.lists(characters.filter(bool), unique=True, max_size=4),
     features=st.none(),
@@ -81,7 +81,7 @@ any_document = st.builds(
 
 
 @pytest.mark.parametrize("format", ["jsonl", "csv", "tsv", "parquet"])
-@pytest.mark.filterwarnings("ignore::xmtc.data.layout.CorpusWarning")  # labels may well look suspicious
+@pytest.mark.filterwarnings("ignore::xmtc.data.layout.CorpusWarning")  # random labels can look suspicious
 @given(documents=st.lists(any_document, min_size=1, max_size=4, unique_by=lambda document: document.id))
 @settings(max_examples=60, deadline=None)
 def test_round_trip_of_anything(format: str, documents: list[Document]) -> None:
@@ -108,7 +108,7 @@ def test_sparse(tmp_path: Path) -> None:
         ("4", "", ["3"], [[], []]),
         ("5", "", [], [[], []]),
     ]
-    (tmp_path / "c.txt").write_bytes(SPARSE + b"\n \n")  # blank lines after the last document are nothing
+    (tmp_path / "c.txt").write_bytes(SPARSE + b"\n \n")  # blank lines after the last document are ignored
     corpus = open_corpus(tmp_path / "c.txt")
     assert (corpus.format, corpus.has_features, corpus.n_features, corpus.n_labels) == ("sparse", True, 6, 5)
     assert list(map(plain, corpus)) == documents
@@ -214,7 +214,7 @@ def test_libmultilabel(tmp_path: Path) -> None:
         ("c", b"PK\x03\x04...", "npz"),
     ],
 )
-def test_detection(name: str, content: bytes, format: str, tmp_path: Path) -> None:
+def test_format_is_detected(name: str, content: bytes, format: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     assert detect_format(CorpusInput(str(tmp_path / name))) == format
 
@@ -226,7 +226,7 @@ def test_line_endings_blank_lines_and_byte_order_mark(tmp_path: Path) -> None:
     assert read_bytes(tmp_path, "c.csv", table) == [Document("3", "a", ["x", "y"]), Document("5", "b", [])]
 
 
-def test_a_row_of_several_lines_has_the_number_of_its_first(tmp_path: Path) -> None:
+def test_row_of_several_lines_has_the_number_of_its_first_line(tmp_path: Path) -> None:
     documents = read_bytes(tmp_path, "c.csv", b'text,labels\n"a\n\nb",x\nc,y\n')
     assert documents == [Document("2", "a\n\nb", ["x"]), Document("5", "c", ["y"])]
 
@@ -256,7 +256,7 @@ def test_parquet_columns_of_other_types(tmp_path: Path) -> None:
     ("name", "content"),
     [("c.jsonl", b'{"text": "a"}'), ("c.jsonl", b'{"text": "a", "labels": null}'), ("c.csv", b"text\na")],
 )
-def test_documents_to_be_tagged_need_no_labels(name: str, content: bytes, tmp_path: Path) -> None:
+def test_labels_are_optional_for_prediction(name: str, content: bytes, tmp_path: Path) -> None:
     assert [document[1:3] for document in read_bytes(tmp_path, name, content, labels_required=False)] == [("a", [])]
 
 
@@ -278,7 +278,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 
 class Endless(io.RawIOBase):
-    """A file that has no end, and counts how much of it was read."""
+    """Endless file that counts the bytes read."""
 
     def __init__(self, header: bytes, line: bytes) -> None:
         self.lines = itertools.chain([header], itertools.repeat(line))
@@ -304,7 +304,7 @@ class Endless(io.RawIOBase):
         (b"", b"a\t<http://x/1>\n"),
     ],
 )
-def test_readers_stream(header: bytes, line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_read_only_what_they_need(header: bytes, line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     endless = Endless(header or line, line)
     monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": endless}))
     assert len(list(itertools.islice(open_corpus("-"), 3))) == 3
@@ -324,14 +324,14 @@ ZIPPED = {
 
 @pytest.fixture(params=["zlib", "zlib_ng.zlib_ng"])
 def unzipping(request, monkeypatch):
-    """Each of the two that gzip may be read by."""
+    """Select each of the two gzip libraries."""
     found = pytest.importorskip(request.param)
     monkeypatch.setattr("xmtc.data.file_streams.zlib_backend", found)
     return found
 
 
 @pytest.mark.parametrize("kind", ZIPPED)
-def test_gzip_is_read_as_python_reads_it(tmp_path, kind, unzipping):
+def test_gzip_equals_python(tmp_path, kind, unzipping):
     path = tmp_path / "lines.gz"
     path.write_bytes(ZIPPED[kind])
     assert gzip.decompress(ZIPPED[kind]) == LINES
@@ -339,24 +339,24 @@ def test_gzip_is_read_as_python_reads_it(tmp_path, kind, unzipping):
     assert b"".join(bytes(block.lines) for block in read_blocks(str(path), size=10_000)) == LINES
 
 
-GZIPPED_LINES = gzip.compress(LINES, mtime=0)  # without the time, so that test ids are the same in every run
+GZIPPED_LINES = gzip.compress(LINES, mtime=0)  # without the time, so that test ids are stable
 
 
 @pytest.mark.parametrize("end", [b"no gzip", GZIPPED_LINES[:-1], GZIPPED_LINES[:5]])
-def test_damage_to_a_later_member_of_gzip_is_said(tmp_path, end, unzipping):
+def test_damage_in_a_later_gzip_member_is_reported(tmp_path, end, unzipping):
     path = tmp_path / "lines.gz"
     path.write_bytes(gzip.compress(LINES) + end)
     with pytest.raises(XmtcError, match=r"after line (4|8)0000: the data is damaged or ends too early"):
         list(read_blocks(str(path)))
     wrong = bytearray(gzip.compress(LINES))
-    wrong[-5] ^= 1  # of the checksum
+    wrong[-5] ^= 1  # byte of the checksum
     path.write_bytes(wrong)
     with pytest.raises(XmtcError, match="incorrect data check"):
         list(read_lines(str(path)))
 
 
 def damaged_gzip(seed: int) -> bytes:
-    """Some bytes turned over, or the end cut off, or other bytes after it."""
+    """Return gzip data with changed bytes, a missing end, or bytes appended."""
     rng = random.Random(seed)
     found = bytearray(gzip.compress(LINES[: rng.randrange(10, 30_000)], rng.choice([1, 6, 9])))
     if seed % 4 == 0:
@@ -369,7 +369,7 @@ def damaged_gzip(seed: int) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_of_damaged_gzip_both_readers_say_the_same(tmp_path, monkeypatch, seed):
+def test_both_gzip_libraries_give_the_same_error(tmp_path, monkeypatch, seed):
     path = tmp_path / "lines.gz"
     path.write_bytes(damaged_gzip(seed))
 

@@ -1,4 +1,4 @@
-"""Texts in one file and labels in another, line by line, as the authors of AttentionXML publish their corpora."""
+"""Texts in one file and labels in another, line by line, as published by the authors of AttentionXML."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def save(folder: Path, texts: bytes = TEXTS, labels: bytes | None = LABELS, name
 
 
 @pytest.mark.parametrize("name", ["train_texts.txt", "train_raw_texts.txt"])
-def test_the_labels_are_found_beside_the_texts(name: str, tmp_path: Path) -> None:
+def test_label_file_is_found_next_to_the_texts(name: str, tmp_path: Path) -> None:
     corpus = open_corpus(save(tmp_path, name=name))
     assert corpus.format == "paired"
     assert list(corpus) == DOCUMENTS
-    assert list(corpus) == DOCUMENTS  # as often as needed
+    assert list(corpus) == DOCUMENTS  # documents can be read several times
     assert repr(corpus) == f"Corpus('{tmp_path}/{name},{tmp_path}/train_labels.txt', format='paired')"
 
 
-def test_both_are_named(tmp_path: Path) -> None:
+def test_both_files_can_be_named(tmp_path: Path) -> None:
     (tmp_path / "a,b").mkdir()
     (tmp_path / "a,b" / "x.txt").write_bytes(TEXTS)
     (tmp_path / "y.bz2").write_bytes(bz2.compress(LABELS))
@@ -53,7 +53,7 @@ def test_both_are_named(tmp_path: Path) -> None:
     assert list(open_corpus(f"{tmp_path}/x,{tmp_path}/y.bz2", "paired")) == DOCUMENTS
 
 
-def test_a_file_with_a_comma_in_its_name_is_one_file(tmp_path: Path) -> None:
+def test_file_with_a_comma_in_its_name_is_one_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt,b").write_text("__label__x a\n")
     assert open_corpus(tmp_path / "a.txt,b").format == "fasttext"
 
@@ -72,7 +72,7 @@ def test_a_file_with_a_comma_in_its_name_is_one_file(tmp_path: Path) -> None:
         ("train.txt", None),
     ],
 )
-def test_names_that_belong_together(texts: str, labels: str | None, tmp_path: Path) -> None:
+def test_names_of_label_files(texts: str, labels: str | None, tmp_path: Path) -> None:
     for other in ("train_labels.csv", "labels", "test_labels.txt", "train_textlabels.txt"):
         (tmp_path / other).touch()
     assert find_paired_labels(str(tmp_path / texts)) is None
@@ -81,7 +81,7 @@ def test_names_that_belong_together(texts: str, labels: str | None, tmp_path: Pa
         assert find_paired_labels(str(tmp_path / texts)) == str(tmp_path / labels)
 
 
-def test_compressed_alike_comes_first(tmp_path: Path) -> None:
+def test_label_file_with_the_same_compression_is_preferred(tmp_path: Path) -> None:
     for name in ("labels.txt", "labels.txt.gz"):
         (tmp_path / name).touch()
     assert find_paired_labels(str(tmp_path / "texts.txt.gz")) == str(tmp_path / "labels.txt.gz")
@@ -109,7 +109,7 @@ def test_unequal_numbers_of_lines(texts: int, labels: int, tmp_path: Path) -> No
         list(open_corpus(f"{path},{tmp_path}/train_labels.txt"))
 
 
-def test_a_bad_line_takes_its_other_half_along(tmp_path: Path) -> None:
+def test_bad_line_skips_the_line_of_the_other_file(tmp_path: Path) -> None:
     path = save(tmp_path, b"a\n\xff\nc\nd\n", b"x\ny\n\xfe\nz\n")
     with pytest.raises(XmtcError, match="line 2: byte 0xff at position 1 is not valid UTF-8"):
         list(open_corpus(path))
@@ -121,20 +121,20 @@ def test_a_bad_line_takes_its_other_half_along(tmp_path: Path) -> None:
     assert (corpus.n_rejected, len(rejects)) == (2, 2)
 
 
-def test_labels_between_other_separators(tmp_path: Path) -> None:
+def test_label_separators(tmp_path: Path) -> None:
     path = save(tmp_path, b"a\nb\n", b"open sea; fish;\n\n")
     documents = open_corpus(path, fields=Fields(separator=";"))
     assert [document.labels for document in documents] == [["open sea", "fish"], []]
 
 
-def test_what_is_certain_is_not_taken_for_texts(tmp_path: Path) -> None:
+def test_other_formats_are_not_detected_as_paired(tmp_path: Path) -> None:
     for content, format in ((b"__label__x a\n", "fasttext"), (b'{"text": "a"}\n', "jsonl"), (b"text\tlabels\n", "tsv")):
         assert open_corpus(save(tmp_path, content)).format == format
     for content in (b"a tab\tin the text\n", b"{curly\n", b"1 2 3\n"):
         assert open_corpus(save(tmp_path, content)).format == "paired"
 
 
-def test_texts_without_labels(tmp_path: Path) -> None:
+def test_texts_without_labels_are_an_error(tmp_path: Path) -> None:
     path = save(tmp_path, labels=None)
     with pytest.raises(XmtcError, match="matches no known format"):
         open_corpus(path)
@@ -148,7 +148,7 @@ def test_texts_without_labels(tmp_path: Path) -> None:
     assert [document.labels for document in open_corpus(path, "paired", labels_required=False)] == [[]] * 4
 
 
-def test_labels_are_not_read_from_documents_to_be_tagged(tmp_path: Path) -> None:
+def test_labels_are_not_read_for_prediction(tmp_path: Path) -> None:
     path = save(tmp_path, labels=b"\xff\n")
     unread = Fields(labels=None)
     pair = open_corpus(f"{path},{tmp_path}/train_labels.txt", None, unread, False)
@@ -156,7 +156,7 @@ def test_labels_are_not_read_from_documents_to_be_tagged(tmp_path: Path) -> None
     assert open_corpus(path, None, unread, False).format == "fasttext"
 
 
-def test_written_and_read_back(tmp_path: Path) -> None:
+def test_round_trip(tmp_path: Path) -> None:
     pair = f"{tmp_path}/texts.txt.gz,{tmp_path}/labels.txt"
     with open_corpus_writer(pair) as add:
         for document in [*DOCUMENTS, Document("e", "two\r\nlines", ["é"])]:
@@ -174,7 +174,7 @@ def test_written_and_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["texts.txt", "texts.txt,texts.txt", "a,b"])
-def test_a_pair_is_written_to_two_files(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pair_is_written_to_two_files(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with (
         pytest.raises(XmtcError, match="paired writes two files; name both, as in"),
@@ -184,7 +184,7 @@ def test_a_pair_is_written_to_two_files(target: str, tmp_path: Path, monkeypatch
     assert not list(tmp_path.iterdir())
 
 
-def test_the_corpus_is_never_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_corpus_is_never_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     save(tmp_path)
     for target in ("train_labels.txt", "a.txt,train_labels.txt", "train_texts.txt,b.txt"):
@@ -195,7 +195,7 @@ def test_the_corpus_is_never_written_over(tmp_path: Path, monkeypatch: pytest.Mo
     assert sorted(file.name for file in tmp_path.iterdir()) == ["train_labels.txt", "train_texts.txt"]
 
 
-def test_the_commands_read_and_write_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_read_and_write_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     save(tmp_path, TEXTS * 10, LABELS * 10)
     run = CliRunner().invoke
@@ -209,7 +209,7 @@ def test_the_commands_read_and_write_pairs(tmp_path: Path, monkeypatch: pytest.M
     assert (done.exit_code, "Labels are read" in done.stderr) == (0, False)
     assert len(list(open_corpus("a_texts.txt"))) + len(list(open_corpus("b.jsonl"))) == 40
 
-    assert run(app, ["data", "convert", "train_raw_texts.txt", "c.jsonl"]).exit_code != 0  # there is no such file
+    assert run(app, ["data", "convert", "train_raw_texts.txt", "c.jsonl"]).exit_code != 0  # the file does not exist
     assert run(app, ["data", "convert", "train_texts.txt", "c.jsonl"]).exit_code == 0
     assert list(open_corpus("c.jsonl"))[:4] == DOCUMENTS
 
@@ -220,8 +220,8 @@ def test_the_commands_read_and_write_pairs(tmp_path: Path, monkeypatch: pytest.M
     assert (done.exit_code, "Labels are read" in done.stderr) == (0, False)
 
 
-def test_the_table_that_the_authors_of_aplc_xlnet_read(tmp_path: Path) -> None:
-    """Theirs has an id, a text and labels between commas, under any names."""
+def test_table_of_the_authors_of_aplc_xlnet(tmp_path: Path) -> None:
+    """It has an id, a text and comma-separated labels, under any column names."""
     (tmp_path / "train.csv").write_text('id,comment_text,tags\n7,"fish, in the sea","12,3"\n8,birds,\n')
     fields = Fields(text="comment_text", labels="tags", separator=",")
     assert list(open_corpus(tmp_path / "train.csv", fields=fields)) == [

@@ -1,4 +1,4 @@
-"""Files that are read before anybody can work on them."""
+"""Prefetching of corpus files during start-up."""
 
 from __future__ import annotations
 
@@ -28,38 +28,38 @@ def path(tmp_path):
     return str(found)
 
 
-def test_the_blocks_are_those_of_the_file(path, monkeypatch):
-    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 300))
-    expected, told = list(read_blocks(path)), []
-    with fetching.prefetch_file(path):
+def test_prefetched_blocks_equal_the_file(path):
+    expected, told = list(read_blocks(path, size=300)), []
+    with fetching.prefetch_file(path, block_bytes=300):
         fetched = take_prefetched(path, told.append)
-        assert take_prefetched(path, None) is None  # it is somebody's
+        assert take_prefetched(path, None) is None  # it belongs to another reader
         assert list(fetched) == expected
     assert len(expected) > 2 * fetching.MAX_PREFETCHED_BLOCKS
     assert sum(told) == len(gzip.compress(LINES))
 
 
-def test_no_more_are_read_than_may_wait(path, monkeypatch):
-    monkeypatch.setattr(read_blocks, "__defaults__", (None, None, 300))
+def test_number_of_prefetched_blocks_is_limited(path, monkeypatch):
     read = []
-    monkeypatch.setattr(fetching, "read_blocks", lambda *options: (read.append(b) or b for b in read_blocks(*options)))
-    fetched = PrefetchedFile(path)
+    monkeypatch.setattr(
+        fetching, "read_blocks", lambda *words, **options: (read.append(b) or b for b in read_blocks(*words, **options))
+    )
+    fetched = PrefetchedFile(path, block_bytes=300)
     fetched.blocks.pool.shutdown()
     assert len(read) == fetching.MAX_PREFETCHED_BLOCKS
 
 
-def test_a_corpus_goes_on_with_what_was_fetched(path, monkeypatch):
+def test_corpus_reads_prefetched_blocks(path, monkeypatch):
     expected = [document.id for document in open_corpus(path)]
     with fetching.prefetch_file(path):
         corpus = open_corpus(path)
-        assert path in ACTIVE_PREFETCHES  # looking at how it begins takes none of it
+        assert path in ACTIVE_PREFETCHES  # format detection does not consume them
         monkeypatch.setattr("xmtc.data.formats.jsonl.read_blocks", None)
         batches = list(corpus.iter_batches(Run(threads=2)))
     assert all(isinstance(batch, DocumentBatch) for batch in batches)
     assert sum(map(len, batches)) == len(expected)
 
 
-def test_what_is_read_line_by_line_is_let_go_of(path):
+def test_reading_line_by_line_ends_prefetching(path):
     with fetching.prefetch_file(path):
         fetched = ACTIVE_PREFETCHES[path]
         assert len(list(open_corpus(path))) == 900
@@ -69,7 +69,7 @@ def test_what_is_read_line_by_line_is_let_go_of(path):
 
 
 @pytest.mark.parametrize("cut", [1, 9, 300])
-def test_damage_is_said_as_without_it(path, cut):
+def test_damage_is_reported_as_without_prefetching(path, cut):
     with open(path, "wb") as file:
         file.write(gzip.compress(LINES)[:-cut])
     with pytest.raises(XmtcError) as expected:
@@ -80,7 +80,7 @@ def test_damage_is_said_as_without_it(path, cut):
 
 
 @pytest.mark.parametrize("name", ["corpus.csv", "nothing.jsonl", "-", ".", "folder.jsonl"])
-def test_other_things_are_left_alone(tmp_path, monkeypatch, name):
+def test_other_files_are_not_prefetched(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "corpus.csv").write_text("text,labels\n")
     (tmp_path / "folder.jsonl").mkdir()
@@ -88,7 +88,7 @@ def test_other_things_are_left_alone(tmp_path, monkeypatch, name):
         assert not ACTIVE_PREFETCHES
 
 
-def test_training_takes_what_was_fetched_and_leaves_nothing(path, tmp_path, monkeypatch):
+def test_training_uses_prefetched_blocks(path, tmp_path, monkeypatch):
     taken = []
     monkeypatch.setattr(
         "xmtc.data.formats.jsonl.take_prefetched",

@@ -1,5 +1,5 @@
-"""Files as librarians, shops and archives have them: every kind is read right, or refused with a sentence that names
-the cure. The files are made here; what is in them is the same three documents."""
+"""Files as libraries, shops and archives have them: each is read correctly, or rejected with an error that names the
+remedy. All files contain the same three documents."""
 # ruff: noqa: E501 — one line per kind of file keeps the tables readable as tables
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def table(delimiter: str, encoding: str, style: str = "|", header: str = "as it 
 
 
 def workbook(rows: list[list[Any]], sheets: tuple[str, ...] = ("Sheet1",), last: bool = True) -> bytes:
-    """A workbook with the rows in its last sheet, or its first."""
+    """Return a workbook with the rows in its last or first sheet."""
     openpyxl = pytest.importorskip("openpyxl")
     pytest.importorskip("python_calamine")
     book = openpyxl.Workbook()
@@ -97,12 +97,12 @@ def parquet(**columns: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file, the options it is read with, and what is said about it."""
+    """Kind of file, its reading options, and the expected message."""
 
     what: str
     name: str
     content: Callable[[], bytes]
-    said: str = ""  # in what is said about it; nothing is said otherwise
+    said: str = ""  # part of the message; no message if empty
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -127,8 +127,8 @@ READ = [
     kind("TSV that has semicolons", "c.tsv", table(";", "utf-8"), "read with semicolons"),
     kind("CSV in Mac Roman, told", "c.csv", table(",", "mac-roman"), layout=Layout(encoding="mac-roman")),
     kind("CSV in Latin-1, compressed", "c.csv.gz", gzip.compress(table(",", "latin-1")), "is read as windows-1252 (Käfer"),
-    kind("an encoding that was told", "c.csv", table(",", "cp850"), layout=Layout(encoding="cp850")),
-    kind("a delimiter that was told", "c.csv", table("^", "utf-8"), layout=Layout(delimiter="^")),
+    kind("a given encoding", "c.csv", table(",", "cp850"), layout=Layout(encoding="cp850")),
+    kind("a given delimiter", "c.csv", table("^", "utf-8"), layout=Layout(delimiter="^")),
     kind("a delimiter told by its name", "c.dat", table("\t", "utf-8"), layout=Layout(delimiter="tab")),
     kind("Excel's first line sep=;", "c.csv", b"sep=;\r\n" + table(";", "utf-8", newline="\r\n")),
     kind("no extension, semicolons", "export", table(";", "utf-8"), "read with semicolons"),
@@ -154,7 +154,7 @@ READ = [
     kind("xlsx with a title above its header", "c.xlsx", lambda: workbook([["Holdings of the library"], [], *cells()])),
     kind("xlsx with empty rows and a second header", "c.xlsx", lambda: workbook([*cells()[:2], [None] * 4, HEADER, *cells()[2:]]), "repeats its header once, first in line 4"),
     kind("xlsx whose second sheet has the table", "c.xlsx", lambda: workbook(cells(), ("Notes", "Books")), "the sheet 'Books' is read; --sheet overrides this"),
-    kind("xlsx with a sheet that was told", "c.xlsx", lambda: workbook(cells(), ("Books", "Other"), last=False), layout=Layout(sheet="books")),
+    kind("xlsx with a given sheet", "c.xlsx", lambda: workbook(cells(), ("Books", "Other"), last=False), layout=Layout(sheet="books")),
     kind("xlsx with Python lists", "c.xlsx", lambda: workbook(cells("Python"))),
 ]  # fmt: skip
 
@@ -173,7 +173,7 @@ REFUSED = [
     kind("labels between ; and strict", "c.csv", lambda: text_of([["id", "title", "abstract", "subjects"], *([str(i), "a", "b", f"x{i % 3};y{i % 4}"] for i in range(12))]).encode(), "12 of 12 labels occur once and contain ';', such as 'x0;y0': did you mean --separator ';'? That would make 7 labels.", strict=True),
     kind("a JSON array", "c.json", b'[{"title": "a"}, 1]', "element 2 is the number 1, expected an array of objects"),
     kind("a PDF of pictures", "c.pdf", lambda: pytest.importorskip("pypdf") and pdf("", ""), "its 2 pages have no text, expected text; if they are scanned, recognise their text first (OCR)", labels=None),
-    kind("a PDF that is none", "c.pdf", lambda: pytest.importorskip("pypdf") and b"rubbish", "cannot be read as PDF", labels=None),
+    kind("an invalid PDF", "c.pdf", lambda: pytest.importorskip("pypdf") and b"rubbish", "cannot be read as PDF", labels=None),
 ]  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def read(kind: Kind, folder: Path) -> tuple[list[Document], list[str]]:
 
 
 @pytest.mark.parametrize("kind", READ, ids=lambda kind: kind.what)
-def test_read_right(kind: Kind, tmp_path: Path) -> None:
+def test_file_is_read_correctly(kind: Kind, tmp_path: Path) -> None:
     documents, said = read(kind, tmp_path)
     assert [document[:3] for document in documents] == [document[:3] for document in DOCUMENTS]
     assert kind.said in " ".join(said)
@@ -196,18 +196,18 @@ def test_read_right(kind: Kind, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", REFUSED, ids=lambda kind: kind.what)
-def test_refused_with_the_cure(kind: Kind, tmp_path: Path) -> None:
+def test_rejected_file_has_an_error_with_a_remedy(kind: Kind, tmp_path: Path) -> None:
     with pytest.raises(XmtcError) as error:
         read(kind, tmp_path)
     assert kind.said in str(error.value)
 
 
-def test_the_tables_are_large_enough() -> None:
+def test_at_least_forty_kinds_of_files_are_tested() -> None:
     assert len(READ) + len(REFUSED) >= 40
     assert len({kind.what for kind in READ + REFUSED}) == len(READ + REFUSED)
 
 
-def test_in_python_it_is_a_warning(tmp_path: Path) -> None:
+def test_guessed_encoding_is_a_warning_in_python(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_bytes(table(",", "cp1252"))
     with pytest.warns(CorpusWarning, match="is read as windows-1252"):
         assert len(list(open_corpus(tmp_path / "c.csv", fields=Fields(**FIELDS)))) == 3
@@ -224,7 +224,7 @@ LANGUAGES = {
 
 
 @pytest.mark.parametrize("encoding", LANGUAGES)
-def test_encodings_are_told_apart(encoding: str, tmp_path: Path) -> None:
+def test_encodings_are_distinguished(encoding: str, tmp_path: Path) -> None:
     text = LANGUAGES[encoding]
     (tmp_path / "c.csv").write_bytes(f'text,labels\n"{text}",x\n'.encode(encoding))
     said: list[str] = []
@@ -234,7 +234,7 @@ def test_encodings_are_told_apart(encoding: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"text,labels\na,\xff\n", b"text,labels\nabc \x81 def,x\n"])
-def test_a_byte_that_fell_in_is_no_encoding(content: bytes, tmp_path: Path) -> None:
+def test_single_invalid_byte_is_an_error(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_bytes(content)
     with pytest.raises(XmtcError, match=r"line 2: byte 0x.. at position .* is not valid UTF-8"):
         list(open_corpus(tmp_path / "c.csv"))
@@ -257,12 +257,12 @@ SUSPICIOUS = [
 
 
 @pytest.mark.parametrize(("what", "labels", "said"), SUSPICIOUS, ids=[what for what, *_ in SUSPICIOUS])
-def test_suspicious_labels(what: str, labels: list[str], said: str | None, tmp_path: Path) -> None:
+def test_suspicious_labels_are_reported(what: str, labels: list[str], said: str | None, tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text(text_of([["text", "labels"], *(["a", label] for label in labels)]))
     heard: list[str] = []
     corpus = open_corpus(tmp_path / "c.csv", notifier=Notifier(heard.append))
     assert len(list(corpus)) == len(labels)
-    list(corpus)  # a second pass says nothing new
+    list(corpus)  # a second pass reports nothing again
     assert len(heard) == (said is not None)
     assert said is None or said in heard[0]
     if said is not None:
@@ -270,22 +270,21 @@ def test_suspicious_labels(what: str, labels: list[str], said: str | None, tmp_p
             list(open_corpus(tmp_path / "c.csv", notifier=Notifier(strict=True)))
 
 
-def test_of_a_large_corpus_the_beginning_is_looked_at(monkeypatch) -> None:
-    monkeypatch.setattr(suspicion, "MAX_CHECKED_DOCUMENTS", 10)
+def test_suspicious_labels_are_searched_in_the_first_documents() -> None:
     watch = suspicion.LabelChecker()
-    for number in range(30):
+    for number in range(100_020):
         watch.add_document_labels([f"a;{number}"])
     (sentence,) = watch.find_problems()
-    assert sentence.startswith("in the first 10 documents, 10 of 10 labels occur once and contain ';'")
+    assert sentence.startswith("in the first 100,000 documents, 100,000 of 100,000 labels occur once and contain ';'")
 
 
-def test_a_text_field_that_no_document_has(tmp_path: Path) -> None:
+def test_missing_text_field_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_text('{"title": "a", "labels": []}\n')
     with pytest.warns(CorpusWarning, match="no document has the field 'abstrakt'; check the names given with --text"):
         list(open_corpus(tmp_path / "c.jsonl", fields=Fields("title,abstrakt")))
 
 
-def test_several_files_are_one_corpus(tmp_path: Path) -> None:
+def test_several_files_form_one_corpus(tmp_path: Path) -> None:
     (tmp_path / "part-1.csv").write_bytes(table(",", "utf-8"))
     (tmp_path / "part-2.csv").write_bytes(table(";", "cp1252", "JSON"))
     (tmp_path / "more.jsonl").write_text('{"title": "x", "subjects": ["y"]}\n')
@@ -296,7 +295,7 @@ def test_several_files_are_one_corpus(tmp_path: Path) -> None:
     assert corpus.format == "csv, jsonl"
     found = list(corpus)
     assert [document[:3] for document in found[:6]] == [document[:3] for document in DOCUMENTS * 2]
-    assert found[6] == Document("more.jsonl:1", "x", ["y"])  # a line number alone would not say of which file
+    assert found[6] == Document("more.jsonl:1", "x", ["y"])  # a line number alone would be ambiguous
     assert any("part-2.csv is read as windows-1252" in sentence for sentence in said)
     for file in ("part-2.csv", "more.jsonl"):
         with pytest.raises(XmtcError, match="is part of the corpus that is read"):
@@ -322,7 +321,7 @@ def test_several_files_are_one_corpus(tmp_path: Path) -> None:
         (["x.txt,y.txt", "./x.txt,./y.txt"], ["one"], "x.txt,y.txt and ./x.txt,./y.txt are the same, and read once"),
     ],
 )
-def test_a_file_that_is_named_again_is_read_once_and_told(tmp_path: Path, monkeypatch, paths, texts, found) -> None:
+def test_repeated_file_is_read_once_and_reported(tmp_path: Path, monkeypatch, paths, texts, found) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").write_text(f'{{"text": "{name}", "labels": ["y"]}}\n')
@@ -336,11 +335,11 @@ def test_a_file_that_is_named_again_is_read_once_and_told(tmp_path: Path, monkey
         open_corpus(paths, notifier=Notifier(strict=True))
 
 
-def test_a_file_called_as_standard_input_is_another() -> None:
+def test_file_named_minus_is_not_standard_input() -> None:
     assert remove_duplicate_paths(["-", "./-"], Notifier(strict=True)) == ["-", "./-"]
 
 
-def test_rejects_of_several_files_say_which(tmp_path: Path) -> None:
+def test_rejects_of_several_files_name_the_file(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").write_text('{"text": "x", "labels": ["y"]}\n{\n')
     corpus = open_corpus([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], on_error="skip")
@@ -357,7 +356,7 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def test_a_folder_of_texts(tmp_path: Path) -> None:
+def test_folder_of_texts_is_read(tmp_path: Path) -> None:
     said: list[str] = []
     options: dict[str, Any] = {
         "fields": Fields(labels=None),
@@ -377,7 +376,7 @@ def test_a_folder_of_texts(tmp_path: Path) -> None:
     assert found == ["a", "b", "sub/c"]
 
 
-def test_a_text_file_is_one_document_with_labels_beside_it(tmp_path: Path) -> None:
+def test_text_file_is_one_document_with_a_label_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n\ntext\n")
     (document,) = open_corpus(tmp_path / "a.txt", labels_required=False)
     assert document == Document("a", "one\n\ntext\n", [])
@@ -394,7 +393,7 @@ PARAGRAPH = "The beetle lives in the café of the garden, where it eats roses an
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "windows-1252"])
-def test_html(encoding: str, tmp_path: Path) -> None:
+def test_html_text_is_extracted(encoding: str, tmp_path: Path) -> None:
     try:
         import trafilatura  # noqa: F401
     except ImportError:
@@ -407,7 +406,7 @@ def test_html(encoding: str, tmp_path: Path) -> None:
     assert "<" not in document.text
 
 
-def test_pdf_knows_its_pages(tmp_path: Path) -> None:
+def test_pdf_pages_are_recorded(tmp_path: Path) -> None:
     pytest.importorskip("pypdf")
     (tmp_path / "c.pdf").write_bytes(pdf("roses and beetles", "the moon", "flour"))
     (document,) = open_corpus(tmp_path / "c.pdf", labels_required=False)
@@ -418,7 +417,7 @@ def test_pdf_knows_its_pages(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("module", "name", "extra"), [
     ("python_calamine", "c.xlsx", "tables"), ("pypdf", "c.pdf", "documents"), ("trafilatura", "c.html", "documents"),
 ])  # fmt: skip
-def test_what_is_not_installed_is_named(module: str, name: str, extra: str, tmp_path: Path, monkeypatch) -> None:
+def test_missing_extra_is_named(module: str, name: str, extra: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, module, None)
     (tmp_path / name).write_bytes(b"anything")
     with pytest.raises(XmtcError, match=rf"pip install 'xmtc\[{extra}\]'"):
@@ -430,12 +429,12 @@ def test_what_is_not_installed_is_named(module: str, name: str, extra: str, tmp_
     ({"encoding": "windows-1525"}, "There is no encoding 'windows-1525'; did you mean windows-125"),
     ({"encoding": "base64"}, "There is no encoding 'base64'; expected one such as utf-8"),
 ])  # fmt: skip
-def test_layouts_that_cannot_be(layout: dict[str, str], sentence: str) -> None:
+def test_invalid_layouts_are_rejected(layout: dict[str, str], sentence: str) -> None:
     with pytest.raises(XmtcError, match=sentence):
         Layout(**layout)
 
 
-def test_a_remembered_code_page_is_not_taken_for_another_language():
+def test_remembered_code_page_is_not_used_for_another_language():
     russian, french = "кошка и собака, текст на русском языке\n" * 5, "déjà vu, garçon, où êtes-vous\n" * 5
     assert detect_encoding(russian.encode("windows-1251"), True, encoding_hint="windows-1252").name == "windows-1251"
     assert detect_encoding(french.encode("windows-1252"), True, encoding_hint="windows-1252").name == "windows-1252"

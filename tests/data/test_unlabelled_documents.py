@@ -1,4 +1,4 @@
-"""Documents to be tagged: plain texts are read whole, whatever they look like, and labels are not read at all."""
+"""Documents for prediction: plain texts are read whole, and labels are not read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read(path: Path, content: bytes, **options) -> tuple[str, list[str]]:
 def test_plain_texts_are_read_whole(lines: list[str], tmp_path: Path) -> None:
     content = "\n".join(lines)
     assert read(tmp_path / "c", content.encode()) == ("fasttext", [line.strip() for line in lines])
-    assert read(tmp_path / "c.txt", content.encode()) == ("text", [content])  # which is one document
+    assert read(tmp_path / "c.txt", content.encode()) == ("text", [content])  # one document
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_plain_texts_are_read_whole(lines: list[str], tmp_path: Path) -> None:
         (b"1,2 3:1 8:0.5\n", "svmlight", [""]),
     ],
 )
-def test_what_is_sure_is_still_told(content: bytes, format: str, texts: list[str], tmp_path: Path) -> None:
+def test_unambiguous_formats_are_detected(content: bytes, format: str, texts: list[str], tmp_path: Path) -> None:
     assert read(tmp_path / "c", content) == (format, texts)
 
 
@@ -86,7 +86,7 @@ def test_labels_are_not_read_from_folders_and_matrices(tmp_path: Path) -> None:
     assert [document.labels for document in open_corpus(tmp_path / "X.npz", None, UNREAD, False)] == [[], []]
 
 
-def test_labels_that_are_optional_are_read_where_they_are(tmp_path: Path) -> None:
+def test_optional_labels_are_read_if_present(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_bytes(b'{"text": "a", "labels": ["x"]}\n{"text": "b"}')
     documents = open_corpus(tmp_path / "c.jsonl", labels_required=False)
     assert [document.labels for document in documents] == [["x"], []]

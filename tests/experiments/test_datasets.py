@@ -1,4 +1,4 @@
-"""Data sets that have a name: what is said of them, and whether files are the ones."""
+"""Catalogue of data sets: descriptions, and verification of files."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def said(*words: object):
 
 
 @pytest.mark.parametrize("found", catalogue.load_catalogue().values(), ids=lambda found: found.name)
-def test_an_entry_is_whole(found):
-    """What it says can be followed: presets and propensities exist, counts have sources."""
+def test_entry_is_complete(found):
+    """Presets and propensities exist, and counts have sources."""
     from xmtc.labels.propensity import PROPENSITIES
     from xmtc.methods import method_class
 
@@ -39,7 +39,7 @@ def test_an_entry_is_whole(found):
     assert all(len(sum) == 64 for sum in found.sha256.values())
 
 
-def test_names_are_found_whatever_their_capitals():
+def test_names_are_found_in_any_case():
     assert find_catalogue_entry("eur-lex-4k").name == find_catalogue_entry("EURLex-4k").name == "EUR-Lex-4K"
     with pytest.raises(XmtcError, match="did you mean Wiki10-31K"):
         find_catalogue_entry("wiki10-31")
@@ -47,7 +47,7 @@ def test_names_are_found_whatever_their_capitals():
         assert find_catalogue_entry(name).folder_name == name.lower()
 
 
-def test_the_list_says_what_is_here(tmp_path):
+def test_list_shows_available_data_sets(tmp_path):
     (tmp_path / "delicious").mkdir()
     for part in ("train", "test"):
         (tmp_path / "delicious" / f"{part}.txt").write_text("1 2 2\n0 0:1\n")
@@ -57,7 +57,7 @@ def test_the_list_says_what_is_here(tmp_path):
     assert "14,146 + 6,616 documents, 30,938 labels" in "\n".join(lines)
 
 
-def test_what_is_not_here_is_said_with_where_to_put_it(tmp_path):
+def test_missing_data_set_names_its_folder(tmp_path):
     done = said("get", "amazon-670k", "-o", tmp_path)
     assert "490,449 + 153,025 documents, 670,091 labels" in done.output
     assert "Extreme Classification Repository" in done.output
@@ -68,12 +68,12 @@ def test_what_is_not_here_is_said_with_where_to_put_it(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_cache_is_the_place_where_none_is_named(tmp_path, monkeypatch):
+def test_default_folder_is_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert str(tmp_path / "xmtc" / "corpora" / "mediamill") in str(said("get", "Mediamill").exception)
 
 
-def test_files_that_are_here_are_counted_and_compared(tmp_path):
+def test_statistics_of_files_are_compared_with_the_catalogue(tmp_path):
     place = tmp_path / "amazon-670k"
     place.mkdir()
     (place / "train.txt").write_text("3 135909 670091\n0,1 0:1 5:1\n1 2:1\n0 3:0.5\n")
@@ -83,14 +83,14 @@ def test_files_that_are_here_are_counted_and_compared(tmp_path):
     assert "  features: 135,909; published: 135,909 (APLC-XLNet, Table 1)" in out
     assert "  differs: labels: 3; published: 670,091 (APLC-XLNet, Table 1); 670,091 (AttentionXML, appendix A)" in out
     assert f"xmtc train {place / 'train.txt'} -m sleec -p preset=Amazon-670K -o model" in out
-    assert "attention_xml" not in out  # it reads texts
+    assert "attention_xml" not in out  # a method that reads texts
     assert "PSP@5 --propensity amazon" in out
-    quick = said("get", "amazon-670k", "-o", place, "--quick").output  # the folder itself will do
+    quick = said("get", "amazon-670k", "-o", place, "--quick").output  # the folder of the data set itself is accepted
     assert "differs" not in quick
     assert "-m sleec" in quick
 
 
-def test_texts_are_counted_too_and_networks_get_their_presets(tmp_path):
+def test_texts_are_counted_and_networks_use_presets(tmp_path):
     place = tmp_path / "eur-lex-4k"
     place.mkdir()
     for part in ("train", "test"):
@@ -102,7 +102,7 @@ def test_texts_are_counted_too_and_networks_get_their_presets(tmp_path):
     assert "-m aplc_xlnet -p preset=EURLex-4k -o model" in out
 
 
-def test_averages_may_be_of_the_training_documents_or_of_all(tmp_path):
+def test_averages_are_of_training_or_all_documents(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"text": "a", "labels": ["x", "y"]}\n{"text": "b", "labels": ["x"]}\n')
     (tmp_path / "test.jsonl").write_text('{"text": "c", "labels": ["z", "x", "y"]}\n')
     counted = compute_counts(tmp_path / "train.jsonl", tmp_path / "test.jsonl")
@@ -124,7 +124,7 @@ def test_averages_may_be_of_the_training_documents_or_of_all(tmp_path):
     ]
 
 
-def test_other_files_than_those_whose_checksums_are_known_are_noticed(tmp_path):
+def test_files_with_other_checksums_are_reported(tmp_path):
     (tmp_path / "cve-libraries").mkdir()
     for part in ("train", "test"):
         (tmp_path / "cve-libraries" / f"{part}.jsonl.gz").write_bytes(lines_of(5, seed=0).encode())

@@ -77,7 +77,7 @@ def corpora(tmp_path_factory):
 
 
 def run(folder: Path, corpora: Path, *words: str, table: str = TABLE) -> tuple[subprocess.CompletedProcess, dict]:
-    """A run in a folder of its own, and the results that are then kept there."""
+    """Run a table in its own folder; return the process and the stored results."""
     (folder / "table.toml").write_text(table)
     places = ["--data", corpora, "--work", folder / "work", "--results", folder, "--threads", "1"]
     command = [sys.executable, "-m", "experiments", "run", folder / "table.toml", *places, *words]
@@ -97,9 +97,9 @@ def whole(tmp_path_factory, corpora):
     return folder, *run(folder, corpora, "--jobs", "2", "--machine", "a test")
 
 
-def test_every_row_leaves_a_result(whole, corpora):
+def test_every_row_has_a_result(whole, corpora):
     _, done, kept = whole
-    assert done.returncode == 1  # one is broken
+    assert done.returncode == 1  # one row is broken
     assert set(kept) == {
         *("Parabel", "Parabel, two seeds, seed 0", "Parabel, two seeds, seed 1", "broken", "both", "overlap"),
         "of a broken one",
@@ -121,7 +121,7 @@ def test_every_row_leaves_a_result(whole, corpora):
     assert str(corpora) not in json.dumps(kept)
 
 
-def test_combinations_and_comparisons_are_of_the_models_of_other_rows(whole):
+def test_combinations_and_comparisons_use_models_of_other_rows(whole):
     _, _, kept = whole
     models = "models/table/parabel models/table/parabel-two-seeds-seed-1"
     assert kept["both"]["command"][0] == f"xmtc combine {models} -o models/table/both --rule mean"
@@ -130,10 +130,10 @@ def test_combinations_and_comparisons_are_of_the_models_of_other_rows(whole):
     assert list(kept["overlap"]["figures"]) == ["top1", "top2", "top3", "top4", "top5"]
 
 
-def test_a_row_that_fails_says_so(whole):
+def test_failed_row_stores_the_error(whole):
     _, done, kept = whole
     assert "n_tres" in kept["broken"]["failed"]
-    assert "n_trees" in kept["broken"]["failed"]  # the command's own sentence
+    assert "n_trees" in kept["broken"]["failed"]  # the error message of the command
     assert kept["of a broken one"]["failed"] == "its member 'broken' has no model"
     assert "broken: failed: xmtc train ended with status" in done.stderr
 
@@ -147,24 +147,24 @@ def test_finished_rows_are_not_run_again(whole, corpora, tmp_path):
     done, after = run(folder, corpora, *rows, table=TABLE.replace('["P@1", "P@3"]', '["P@1", "R@5"]'))
     assert done.returncode == 0
     assert set(after["Parabel"]["figures"]) == {"P@1", "R@5"}
-    assert after["Parabel"]["train_s"] == before["Parabel"]["train_s"]  # the model was still there
+    assert after["Parabel"]["train_s"] == before["Parabel"]["train_s"]  # the model still exists
     done, after = run(folder, corpora, "--only", "Parabel", table=TABLE.replace("C = 2", "C = 3"))
     assert "-p C=3" in after["Parabel"]["command"][0]
     assert after["both"]["figures"]
 
 
-def test_members_are_trained_where_only_their_combination_is_wanted(corpora, tmp_path):
+def test_members_of_a_requested_combination_are_trained(corpora, tmp_path):
     done, kept = run(tmp_path, corpora, "--only", "both", "--param", "n_trees=2", "--param", "vectors=none")
     assert done.returncode == 0, done.stderr
     assert set(kept) == {"Parabel", "Parabel, two seeds, seed 1", "both"}
     assert "-p n_trees=1" in kept["Parabel"]["command"][0]
-    assert kept["Parabel"]["overrides"] == {"n_trees": "2"}  # it has no vectors
+    assert kept["Parabel"]["overrides"] == {"n_trees": "2"}  # the table has no vectors
     assert "overrides" not in kept["both"]
     about = json.loads((tmp_path / "work" / "table" / "parabel" / "about.json").read_text())
     assert about["parameters"]["n_trees"] == 2
 
 
-def test_table(whole, corpora):
+def test_table_is_rendered(whole, corpora):
     folder, _, kept = whole
     figure = kept["Parabel"]["figures"]["P@1"]
     (folder / "table.json").write_text(json.dumps(kept))
@@ -184,7 +184,7 @@ def test_table(whole, corpora):
     assert "| new | not run |" in done.stdout
 
 
-def test_noise_may_have_several_rates_of_one_kind_and_one_of_another(tmp_path):
+def test_noise_with_several_rates_and_kinds(tmp_path):
     path = tmp_path / "table.toml"
     noise = "noise = { missing = [0.1, 0.2], wrong = 0.3, seed = 1 }"
     path.write_text(f'data = "d"\nmeasures = []\nmethod = "plt"\n[[row]]\nname = "x"\n{noise}\n')
@@ -193,20 +193,20 @@ def test_noise_may_have_several_rates_of_one_kind_and_one_of_another(tmp_path):
     assert list(found) == ["x, missing 0.1", "x, missing 0.2", "x, wrong 0.3"]
 
 
-def test_what_a_command_complains_of_breaks_no_table(tmp_path):
+def test_errors_are_escaped_in_tables(tmp_path):
     path = tmp_path / "table.toml"
     path.write_text('data = "d"\nmeasures = ["P@1"]\n[[row]]\nname = "a|b"\nmethod = "plt"\n')
     table = render_table_markdown(rows.load_experiment(path), {"a|b": {"failed": "expected x|y"}})
     assert r"| a\|b | failed: expected x\|y |" in table
 
 
-def test_a_training_that_takes_too_long_is_a_row_that_says_so(corpora, tmp_path):
+def test_training_beyond_the_time_limit_is_stored(corpora, tmp_path):
     done, kept = run(tmp_path, corpora, "--only", "Parabel", "--time-limit", "0.01")
     assert done.returncode == 1
     assert kept["Parabel"]["failed"] == "xmtc train was ended after 0.01 s"
 
 
-def test_each_corpus_has_a_table_of_its_own(corpora, tmp_path):
+def test_each_corpus_has_its_own_table(corpora, tmp_path):
     table = TABLE.replace('data = "tiny"', 'data = ["tiny", "other"]')
     done = show_table(tmp_path, table)
     assert [line for line in done.stdout.splitlines() if line.endswith(":")] == ["tiny:", "tiny:", "other:", "other:"]
@@ -228,7 +228,7 @@ noise = {flip = 0.01, seed = 3}
 """
 
 
-def test_noise_and_held_out_documents(corpora, tmp_path):
+def test_noise_is_added_only_to_training_documents(corpora, tmp_path):
     done, kept = run(tmp_path, corpora, "--jobs", "2", table=NOISY)
     assert done.returncode == 0, done.stderr
     assert kept["flip"]["command"][0].endswith("--kind flip --rate 0.01 --seed 3")
@@ -262,7 +262,7 @@ train = ["--trials", "4"]
 """
 
 
-def test_a_study_of_noise_is_a_row_for_each_rate_chosen_on_clean_documents(corpora, tmp_path):
+def test_noise_study_tunes_each_rate_on_clean_documents(corpora, tmp_path):
     only = ["tuned, flip 0.1, seed 1"]
     done, kept = run(tmp_path, corpora, *(word for row in only for word in ("--only", row)), table=STUDY)
     assert done.returncode == 0, done.stderr
@@ -279,7 +279,7 @@ def test_a_study_of_noise_is_a_row_for_each_rate_chosen_on_clean_documents(corpo
     assert {"tuned, missing 0.0", "tuned, missing 0.3"} < names
 
 
-def test_what_is_missing_is_said(corpora, tmp_path):
+def test_missing_data_is_reported(corpora, tmp_path):
     done, kept = run(tmp_path, corpora, table=TABLE.replace('data = "tiny"', 'data = "nowhere"'))
     assert done.returncode == 1
     assert "expected the corpus 'nowhere' in" in done.stderr
@@ -293,7 +293,7 @@ def test_what_is_missing_is_said(corpora, tmp_path):
     assert "row 'empty' must have name, data, measures and one of method, combine, compare." in done.stderr
 
 
-def test_of_a_row_that_is_not_there_the_nearest_are_told_first_and_not_all(corpora, tmp_path):
+def test_error_for_an_unknown_row_suggests_the_nearest(corpora, tmp_path):
     others = [f'[[row]]\nname = "other {number}"\nmethod = "plt"\n' for number in range(100)]
     done, _ = run(tmp_path, corpora, "--only", "Parabell", table=TABLE + "".join(others))
     assert done.returncode == 2
@@ -307,8 +307,8 @@ def test_of_a_row_that_is_not_there_the_nearest_are_told_first_and_not_all(corpo
 
 
 @pytest.mark.parametrize("path", sorted(TABLES.glob("*.toml")), ids=lambda path: path.stem)
-def test_the_experiments_can_be_read(path):
-    """Rows are complete, members are there, and methods and parameters exist."""
+def test_experiment_files_are_valid(path):
+    """Rows are complete, members are defined, and methods and parameters exist."""
     from xmtc.core.hyperparameters import UnparsedValue
     from xmtc.features import FEATURES, TEXTS
     from xmtc.pipeline import Pipeline
@@ -332,7 +332,7 @@ def test_the_experiments_can_be_read(path):
             Pipeline.from_parameters(job.settings["method"], content, params | seed)
 
 
-def test_a_row_on_several_corpora_is_several_rows(tmp_path):
+def test_row_with_several_corpora_is_expanded(tmp_path):
     (tmp_path / "table.toml").write_text("""
         data = ["a", "b"]
         measures = ["P@1"]
@@ -368,12 +368,12 @@ data = "endless"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
-def test_who_is_interrupted_goes_on_where_it_was(corpora, tmp_path):
+def test_interrupted_run_resumes(corpora, tmp_path):
     shutil.copytree(corpora, tmp_path / "corpora")
     endless = tmp_path / "corpora" / "endless"
     shutil.copytree(corpora / "tiny", endless)
     (endless / "train.jsonl").unlink()
-    os.mkfifo(endless / "train.jsonl")  # the training waits for it
+    os.mkfifo(endless / "train.jsonl")  # the training waits for this file
     (tmp_path / "table.toml").write_text(SLOW)
     places = ["--data", tmp_path / "corpora", "--work", tmp_path / "work", "--results", tmp_path, "--threads", "1"]
     command = [sys.executable, "-m", "experiments", "run", tmp_path / "table.toml", *places]
@@ -385,7 +385,7 @@ def test_who_is_interrupted_goes_on_where_it_was(corpora, tmp_path):
     process.send_signal(signal.SIGINT)
     assert process.wait(60) != 0
     kept = json.loads((tmp_path / "table.json").read_text())
-    assert list(kept) == ["quick"]  # the other did not fail: it was stopped
+    assert list(kept) == ["quick"]  # the other row was stopped, which is not a failure
     (endless / "train.jsonl").unlink()
     shutil.copy(corpora / "tiny" / "train.jsonl", endless)
     done, after = run(tmp_path, tmp_path / "corpora", table=SLOW)
@@ -396,7 +396,7 @@ def test_who_is_interrupted_goes_on_where_it_was(corpora, tmp_path):
     assert "Rows with stored results: 1" in done.stderr
 
 
-def test_networks_wait_for_a_gpu_unless_they_are_named(corpora, tmp_path, monkeypatch):
+def test_networks_need_a_gpu_unless_selected(corpora, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))  # no nvidia-smi
     table = SLOW.replace('data = "endless"', 'wants = "GPU"\nparams = {n_trees = 1}')
     table += '[[row]]\nname = "both"\ncombine = ["quick", "slow"]\nrule = "mean"\n'
@@ -413,7 +413,7 @@ def invoke(*words: object) -> Result:
     return CliRunner().invoke(app, [*map(str, words)])
 
 
-def test_one_page_has_what_was_published_what_was_measured_and_what_was_not(whole, corpora, tmp_path):
+def test_page_contains_published_measured_and_missing_values(whole, corpora, tmp_path):
     folder, _, kept = whole
     table = TABLE + '[[row]]\nname = "far <away>"\nmethod = "plt"\ndata = "eur-lex-4k"\ncost = "an hour"\n'
     table += 'published = {"P@1" = 80.0}\nsource = "B"\n[[row]]\nname = "later"\nmethod = "plt"\n'
@@ -446,13 +446,13 @@ def test_tables_are_found_by_path_or_name(tmp_path):
     assert "--param vectors must be NAME=VALUE" in str(invoke("run", path, "--param", "vectors").exception)
 
 
-def test_every_corpus_of_the_experiments_is_in_the_catalogue():
+def test_experiment_corpora_are_in_the_catalogue():
     known = {found.folder_name for found in load_catalogue().values()}
     assert {job.settings["data"] for path in TABLES.glob("*.toml") for job in rows.load_experiment(path).rows} <= known
 
 
 def test_networks_are_ranked_over_the_corpora_of_texts(capsys):
-    """`experiments/ranks.py`: linear methods alone on all kinds of features, networks where there are texts."""
+    """`experiments/ranks.py` compares linear methods on all corpora, and networks on corpora of texts."""
     ranks = runpy.run_path(str(TABLES / "ranks.py"))
     stored = load_results(TABLES / "results" / "rivals.json")
     networks = {"AttentionXML", "XML-CNN", "XML-RNN", "Bow-CNN"}
@@ -463,7 +463,7 @@ def test_networks_are_ranked_over_the_corpora_of_texts(capsys):
         assert f"| {found.methods[0]} | {found.average[0]:.2f} | " in capsys.readouterr().out
 
 
-def test_commands_are_shown_without_the_folders_of_a_machine():
+def test_commands_contain_no_local_paths():
     place = ExperimentContext((Path("data"), Path("/cache")), Path("/there/models"), Path("results"))
     words = [
         "data",
@@ -478,7 +478,7 @@ def test_commands_are_shown_without_the_folders_of_a_machine():
     assert place.format_command(words) == f"{shown} ../shared/data/x"
 
 
-def test_results_of_processes_that_finish_together_are_all_kept(tmp_path):
+def test_results_of_concurrent_processes_are_all_stored(tmp_path):
     path, n = tmp_path / "results.json", 40
     program = "import sys; from pathlib import Path; from xmtc.analysis.result_files import save_result\n"
     program += f"for i in range({n}): save_result(Path(sys.argv[1]), f'{{sys.argv[2]}} {{i}}', {{}})"

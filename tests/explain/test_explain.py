@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from commands import xmtc
+from commands import invoke, xmtc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted import make_planted_corpus, planted_label, planted_words
@@ -307,7 +307,7 @@ def place(tmp_path_factory, linear):
 
 
 def test_command_shows_label_score_text_and_words(place, linear):
-    done = xmtc("explain", "model", "--string", TEXT, "--label", planted_label(3), "-n", "2", cwd=place)
+    done = invoke("explain", "model", "--string", TEXT, "--label", planted_label(3), "-n", "2", cwd=place)
     assert done.returncode == 0, done.stderr
     title, _, text, _, words, base = done.stdout.decode().splitlines()
     assert base.startswith("Base, without any word: ")
@@ -315,7 +315,7 @@ def test_command_shows_label_score_text_and_words(place, linear):
     assert text == TEXT.strip()
     assert {word.split()[0] for word in words.split(", ")} == set(planted_words(3)[:2])
     for words, given_text in ((["-"], TEXT.encode()), (["text.txt"], None)):
-        again = xmtc("explain", "model", *words, "--label", planted_label(3), "-n", "2", input=given_text, cwd=place)
+        again = invoke("explain", "model", *words, "--label", planted_label(3), "-n", "2", input=given_text, cwd=place)
         assert again.stdout == done.stdout
 
 
@@ -329,7 +329,7 @@ def test_command_in_colour(place):
 
 
 def test_command_as_json(place):
-    done = xmtc("explain", "model", "--string", TEXT, "-k", "2", "--json", cwd=place)
+    done = invoke("explain", "model", "--string", TEXT, "-k", "2", "--json", cwd=place)
     answer = json.loads(done.stdout)["labels"]
     assert answer[0]["label"] == planted_label(3)
     assert len(answer) == 2
@@ -338,21 +338,21 @@ def test_command_as_json(place):
 
 
 def test_command_writes_a_page_and_replaces_only_its_own(place):
-    done = xmtc("explain", "model", "--string", TEXT, "--html", "page.html", cwd=place)
+    done = invoke("explain", "model", "--string", TEXT, "--html", "page.html", cwd=place)
     assert done.stderr == b"page.html written.\n"
     first = (place / "page.html").read_text()
     assert first.count("<section>") == 3
-    assert xmtc("explain", "model", "--string", TEXT, "-k", "1", "--html", "page.html", cwd=place).returncode == 0
+    assert invoke("explain", "model", "--string", TEXT, "-k", "1", "--html", "page.html", cwd=place).returncode == 0
     assert (place / "page.html").read_text().count("<section>") == 1
-    assert xmtc("explain", "model", "--string", TEXT, "--html", "-", cwd=place).stdout.decode() == first
-    refused = xmtc("explain", "model", "--string", TEXT, "--html", "text.txt", cwd=place)
+    assert invoke("explain", "model", "--string", TEXT, "--html", "-", cwd=place).stdout.decode() == first
+    refused = invoke("explain", "model", "--string", TEXT, "--html", "text.txt", cwd=place)
     assert refused.returncode == 2
     assert (place / "text.txt").read_text() == TEXT
 
 
 def test_command_explains_a_network(place, network):
     network.save(place / "network")
-    done = xmtc("explain", "network", "--string", TEXT, "-k", "1", "--json", cwd=place)
+    done = invoke("explain", "network", "--string", TEXT, "-k", "1", "--json", cwd=place)
     assert done.returncode == 0, done.stderr
     (answer,) = json.loads(done.stdout)["labels"]
     assert sum(piece["weight"] for piece in answer["pieces"]) == pytest.approx(1, abs=1e-4)
@@ -380,7 +380,7 @@ MISTAKES = [
 def test_errors_are_one_line(place, words, sentence):
     (place / "latin.txt").write_bytes("café".encode("latin-1"))
     (place / "mixed.txt").write_bytes("é\n".encode() + b"caf\xe9")
-    done = xmtc("explain", *words, cwd=place)
+    done = invoke("explain", *words, cwd=place)
     assert done.returncode == 2
     assert done.stderr.decode().startswith(f"xmtc: {sentence}")
     assert done.stderr.count(b"\n") == 1

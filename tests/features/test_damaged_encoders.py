@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 
 pytest.importorskip("transformers", reason="encoders need transformers: pip install 'xmtc[neural]'")
 
 import transformers  # noqa: E402
-from odd_tokenizers import charsmap, precompiled  # noqa: E402
+from odd_tokenizers import charsmap, make_normalizer  # noqa: E402
 from tiny_encoders import bert_tokenizer, tiny  # noqa: E402
 
 from xmtc import Tagger  # noqa: E402
@@ -182,7 +182,7 @@ DAMAGED_ENCODERS = {
     "a tokenizer that is no text": overwrite("tokenizer.json", b"\xff\xfe\x00"),
     "a tokenizer whose map of characters leads outside": lambda folder: write_tokenizer(folder, charsmap(value=100)),
     "a tokenizer whose map has no bounds": lambda folder: write_tokenizer(folder, b"\xff" * 1000),
-    "weights that are none": overwrite("model.safetensors", b"garbage" * 100),
+    "invalid weights": overwrite("model.safetensors", b"garbage" * 100),
     "empty weights": overwrite("model.safetensors", b""),
     "weights that are no numbers": lambda folder: change_weights(folder, with_nan),
     "a width that is a letter": config_change(hidden_size="a"),
@@ -194,7 +194,7 @@ DAMAGED_ENCODERS = {
     "no heads": config_change(num_attention_heads=0),
     "too many layers": config_change(num_hidden_layers=10**9),
     "a pooling that is a list": overwrite("1_Pooling/config.json", b"[]"),
-    "a pooling that is none": overwrite("1_Pooling/config.json", b"\xff"),
+    "invalid pooling": overwrite("1_Pooling/config.json", b"\xff"),
     "another kind": config_change(model_type="vit"),
     "a kind that is a list": config_change(model_type=["bert"]),
     "no kind": config_change(model_type=None),
@@ -342,7 +342,7 @@ def with_part(name: str, part):
 
 def with_charsmap(prefix: bytes = b"", **changes):
     content = charsmap(**changes)
-    return with_part("normalizer", precompiled(prefix + content[len(prefix) :]))
+    return with_part("normalizer", make_normalizer(prefix + content[len(prefix) :]))
 
 
 def nest_normalizers(depth: int) -> dict:
@@ -442,7 +442,7 @@ def private_cache(tmp_path, monkeypatch) -> Path:
 
 def tokenizer_with(content: bytes | None = None, **parts) -> bytes:
     message = json.loads(bert_tokenizer().to_str()) | parts
-    return json.dumps(message if content is None else message | {"normalizer": precompiled(content)}).encode()
+    return json.dumps(message if content is None else message | {"normalizer": make_normalizer(content)}).encode()
 
 
 def test_valid_character_map_is_accepted(private_cache):
@@ -455,7 +455,7 @@ DAMAGED_MAPS = {
     "a size without an array": (1024).to_bytes(4, "little"),
     "a size that is no multiple of 4": (1023).to_bytes(4, "little") + charsmap()[4:],
     "a size without bounds": b"\xff\xff\xff\xff" + charsmap()[4:],
-    "texts that are none": charsmap(texts=b"\xff"),
+    "invalid texts": charsmap(texts=b"\xff"),
     "a value behind the texts": charsmap(value=5),
     "a value within a character": charsmap(value=1, texts="é\0".encode()),
     "a base outside of the array": charsmap(base=2**20),

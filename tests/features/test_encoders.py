@@ -120,7 +120,7 @@ BREAKS = {
 
 IN_THE_MANIFEST = {
     "another name": ("files", {"name": "spiece.model"}),
-    "a name that is none": ("files", {"name": "config.json\0"}),
+    "an invalid name": ("files", {"name": "config.json\0"}),
     "a name that is a number": ("files", {"name": 7}),
     "a part elsewhere": ("parts", {"name": "../part-000"}),
     "a part with a folder": ("parts", {"name": "part-000/x"}),

@@ -12,7 +12,7 @@ from commands import lines_of
 from planted import make_planted_corpus, planted_words
 from scipy.sparse import csr_array
 from sklearn.base import clone
-from test_damaged_models import set_said
+from test_damaged_models import set_about_value
 from typer.testing import CliRunner
 from voting import AllVotes, WordVotes, enter
 
@@ -120,7 +120,7 @@ def test_parameters_are_those_of_the_required_views():
 @pytest.mark.parametrize("name", NAMES)
 def test_inconsistent_sizes_are_reported_as_damage(name, tmp_path):
     Classifier(name).fit(*TRAIN).save(tmp_path / "model")
-    set_said(tmp_path / "model", "parts.model.views.mapping.words", 7)
+    set_about_value(tmp_path / "model", "parts.model.views.mapping.words", 7)
     with pytest.raises(XmtcError, match=r"is damaged: its labels and views are not those of its model"):
         Tagger.load(tmp_path / "model")
 
@@ -128,7 +128,7 @@ def test_inconsistent_sizes_are_reported_as_damage(name, tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_damaged_vocabulary_is_detected_before_use(name, tmp_path):
     Classifier(name).fit(*TRAIN).save(tmp_path / "model")
-    set_said(tmp_path / "model", "parts.views.mapping.words.max_tokens", 2**70)
+    set_about_value(tmp_path / "model", "parts.views.mapping.words.max_tokens", 2**70)
     with pytest.raises(XmtcError, match=r"is damaged: its maximum number of words, .*, is out of range"):
         Tagger.load(tmp_path / "model").predict_labels(["text"])
 

@@ -132,12 +132,12 @@ def test_run_length_grows_with_the_documents():
 
 
 @pytest.mark.parametrize("n_labels", [5, 2])
-def test_long_runs_visit_every_document_once(n_labels, monkeypatch):
+def test_long_runs_visit_every_document_once(n_labels):
     """With two labels, documents are visited in runs of eleven, as in the plain implementation."""
-    monkeypatch.setattr("xmtc.linear.solver.MIN_RUNS", 9)
-    X, rng = sparse(103, 20, seed=5), np.random.default_rng(6)
-    signs = np.where(rng.random((103, n_labels)) < 0.4, 1, -1).astype(np.float32)
-    assert choose_run_length(103, n_labels) == (11 if n_labels == 2 else RUN_DOCUMENTS)
+    n = 11 * 256 + 70
+    X, rng = sparse(n, 20, seed=5), np.random.default_rng(6)
+    signs = np.where(rng.random((n, n_labels)) < 0.4, 1, -1).astype(np.float32)
+    assert choose_run_length(n, n_labels) == (11 if n_labels == 2 else RUN_DOCUMENTS)
     result = Solver(C=0.7, eps=0, max_passes=2, seed=9).solve(as_compact(X), signs)
     np.testing.assert_allclose(result, solve_by_reference(X.toarray(), signs, False, 0.7, 2, seed=9), atol=1e-4)
 

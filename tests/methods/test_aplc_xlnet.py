@@ -44,7 +44,6 @@ from xmtc.methods.transformer.aplc_xlnet import PRESETS, APLCXLNet  # noqa: E402
 from xmtc.methods.transformer.label_attention import LabelWiseAttention, SubwordStates  # noqa: E402
 from xmtc.methods.transformer.model import restore_label_ids  # noqa: E402
 from xmtc.methods.transformer.network import TextEncoder, TransformerNetwork  # noqa: E402
-from xmtc.nn import training  # noqa: E402
 from xmtc.nn.batches import LabelLoader, TokenLoader  # noqa: E402
 from xmtc.nn.cuda_graphs import CudaGraphs  # noqa: E402
 from xmtc.nn.devices import mixed_precision  # noqa: E402
@@ -309,7 +308,6 @@ def test_gradient_checkpointing_is_equivalent():
 def test_resumed_training_equals_uninterrupted_training(tmp_path, monkeypatch):
     data, recipe = make_labelled("bert", 80), replace(SMALL, patience=9)
     whole = recipe.fit(data, run=ONE)
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     step = TrainingState.step
 
     def interrupted_step(self, loss):
@@ -318,7 +316,7 @@ def test_resumed_training_equals_uninterrupted_training(tmp_path, monkeypatch):
         step(self, loss)
 
     monkeypatch.setattr(TrainingState, "step", interrupted_step)
-    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
+    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts", interval_seconds=0))
     with pytest.raises(KeyboardInterrupt):
         recipe.fit(data, run=run)
     monkeypatch.setattr(TrainingState, "step", step)

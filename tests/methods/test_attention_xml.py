@@ -357,7 +357,6 @@ def test_resumed_training_equals_uninterrupted_training(sparse_from, look_every,
     data = make_planted_tokens(80, 1)
     method = replace(SMALL, average_every=2, look_every=look_every)
     whole = method.fit(data, run=ONE)
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     step = TrainingState.step
 
     def interrupted_step(self, loss):
@@ -366,7 +365,7 @@ def test_resumed_training_equals_uninterrupted_training(sparse_from, look_every,
         step(self, loss)
 
     monkeypatch.setattr(TrainingState, "step", interrupted_step)
-    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
+    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts", interval_seconds=0))
     with pytest.raises(KeyboardInterrupt):
         method.fit(data, run=run)
     monkeypatch.setattr(TrainingState, "step", step)

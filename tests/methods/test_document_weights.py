@@ -1,4 +1,4 @@
-"""Weights of documents: 2 is the document twice, 0 its absence, as scikit-learn defines them."""
+"""Weights of documents as in scikit-learn: weight 2 equals the document twice, weight 0 its removal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from xmtc.methods.one_vs_all.dismec import DiSMEC
 from xmtc.storage.form import is_equal
 from xmtc.testing import ONE_THREAD
 
-# trained to the end, with all weights kept: what is left are the digits of float32 and of the 16 bits of a model's
+# trained to convergence, with all weights kept: only rounding to float32 and the 16 bits of a model differs
 EXACT = {"eps": 1e-6, "max_passes": 3000, "min_weight": 0.0}
 METHODS = {
     "parabel": Parabel(max_leaf=3, **EXACT),
@@ -46,7 +46,7 @@ def some_data(n_docs: int = 90, n_labels: int = 8) -> Dataset:
 
 
 DATA = some_data()
-TIMES = np.random.default_rng(6).integers(0, 4, DATA.n_docs)  # how often each document is there
+TIMES = np.random.default_rng(6).integers(0, 4, DATA.n_docs)  # how often each document is repeated
 
 
 def weighted(data: Dataset, weights: np.ndarray) -> Dataset:
@@ -54,34 +54,34 @@ def weighted(data: Dataset, weights: np.ndarray) -> Dataset:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_weight_is_as_many_documents(name):
-    """Weights 0 to 3, against the documents so often."""
+def test_weight_equals_repeated_documents(name):
+    """Weights 0 to 3 equal repeated documents."""
     method, repeated = METHODS[name], DATA.select_rows(np.repeat(np.arange(DATA.n_docs), TIMES))
     one, other = method.fit(weighted(DATA, TIMES), run=ONE_THREAD), method.fit(repeated, run=ONE_THREAD)
     plain = method.fit(DATA, run=ONE_THREAD)
     result, expected, without = (model.predict(DATA, 8, ONE_THREAD) for model in (one, other, plain))
     by_label = [np.take_along_axis(p.scores, np.argsort(p.labels, axis=1), axis=1) for p in (result, expected, without)]
     np.testing.assert_allclose(by_label[0], by_label[1], atol=2e-3)
-    assert np.abs(by_label[0] - by_label[2]).max() > 0.05  # they do matter
+    assert np.abs(by_label[0] - by_label[2]).max() > 0.05  # the weights change the result
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_weight_of_nothing_is_absence_to_the_last_byte(name):
+def test_weight_0_equals_removal_bit_for_bit(name):
     method, there = METHODS[name], np.arange(DATA.n_docs) % 3 > 0
     one = method.fit(weighted(DATA, there), run=ONE_THREAD)
     assert is_equal(one, method.fit(DATA.select_rows(there), run=ONE_THREAD))
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_all_weights_multiplied_are_another_C(name):
-    """1.5 is no whole number of documents. Label vectors have length 1, so trees stay what they are."""
+def test_scaling_all_weights_equals_scaling_C(name):
+    """Label vectors are normalised, so the trees are the same."""
     method = METHODS[name]
     one = method.fit(weighted(DATA, np.full(DATA.n_docs, 1.5)), run=ONE_THREAD).predict(DATA, 8, ONE_THREAD)
     other = replace(method, C=1.5 * method.C).fit(DATA, run=ONE_THREAD).predict(DATA, 8, ONE_THREAD)
     np.testing.assert_allclose(one.scores, other.scores, atol=2e-3)
 
 
-def test_weights_of_squared_hinge_are_liblinears():
+def test_weighted_squared_hinge_equals_liblinear():
     X, Y, weights = sparse(80, 40, seed=1), labels_for(80, 3, seed=2), np.random.default_rng(3).random(80) + 0.1
     solver = Solver(eps=1e-5, max_passes=5000)
     result = solver.fit(X, np.arange(80), Y, weights.astype(np.float32))
@@ -91,7 +91,7 @@ def test_weights_of_squared_hinge_are_liblinears():
         np.testing.assert_allclose(result.W[:-1, label], reference.coef_[0][result.features], atol=2e-3)
 
 
-def test_weights_of_logistic_loss_are_scikit_learns():
+def test_weighted_logistic_loss_equals_scikit_learn():
     X, Y, weights = sparse(80, 40, seed=3), labels_for(80, 2, seed=4), np.random.default_rng(5).random(80) + 0.1
     result = Solver("logistic", 10.0, eps=1e-6, max_passes=5000).fit(X, np.arange(80), Y, weights.astype(np.float32))
     with_constant = np.hstack([X.toarray(), np.ones((80, 1))])
@@ -104,7 +104,7 @@ def test_weights_of_logistic_loss_are_scikit_learns():
 
 @pytest.mark.parametrize("is_logistic", [False, True])
 @pytest.mark.parametrize("n_labels", [5, 2])
-def test_solve_with_weights_is_its_numpy_twin(n_labels, is_logistic):
+def test_weighted_solver_equals_numpy(n_labels, is_logistic):
     X, rng = sparse(43, 20, seed=5), np.random.default_rng(6)
     signs = np.where(rng.random((43, n_labels)) < 0.4, 1, -1).astype(np.float32)
     weights = (rng.random(43) * 3 + 0.1).astype(np.float32)
@@ -118,14 +118,14 @@ def test_solve_with_weights_is_its_numpy_twin(n_labels, is_logistic):
 
 
 @pytest.mark.parametrize("space", ["from_documents", "from_labels", "from_both"])
-def test_label_vectors_weigh_documents(space):
+def test_label_vectors_use_document_weights(space):
     repeated = DATA.select_rows(np.repeat(np.arange(DATA.n_docs), TIMES))
     result = getattr(LabelVectors, space)(weighted(DATA, TIMES).drop_zero_weights())
     expected = getattr(LabelVectors, space)(repeated)
     np.testing.assert_allclose(result.matrix.toarray(), expected.matrix.toarray(), atol=1e-6)
 
 
-def test_members_take_weights_where_all_do():
+def test_consensus_accepts_weights_if_all_members_do():
     both = Consensus((Parabel(), DiSMEC()))
     assert both.has_weight_support
     assert Ensemble(Parabel()).has_weight_support
@@ -140,13 +140,13 @@ def test_members_take_weights_where_all_do():
 
 @dataclass(frozen=True)
 class Weightless(Method):
-    """A method that says nothing of weights."""
+    """Method that does not declare support for weights."""
 
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run):
         assert data.weights is None
 
 
-def test_methods_without_weights_refuse_them():
+def test_methods_without_weight_support_reject_weights():
     Weightless().fit(DATA)
     with pytest.raises(XmtcError) as error:
         Weightless().fit(weighted(DATA, TIMES))
@@ -176,13 +176,13 @@ def test_methods_without_weights_refuse_them():
         (np.zeros(90), "All documents have zero weight"),
     ],
 )
-def test_other_weights_are_refused(weights, message):
+def test_invalid_weights_are_rejected(weights, message):
     with pytest.raises(XmtcError) as error:
         weighted(DATA, weights)
     assert message in str(error.value)
 
 
-def test_weights_go_with_their_documents():
+def test_selected_documents_keep_their_weights():
     data = weighted(DATA, np.arange(90))
     assert data.weights.dtype == np.float32
     assert data.select_rows(np.array([5, 2])).weights.tolist() == [5, 2]
@@ -193,8 +193,8 @@ def test_weights_go_with_their_documents():
         DiSMEC().fit(data.select_rows(np.array([0])))
 
 
-def test_weights_are_in_the_fingerprint_only_where_there_are_any(tmp_path):
-    assert DATA.fingerprint() == "33b78339bc4551c4f5969095b1ec036f"  # what it was before there were weights
+def test_fingerprint_contains_weights_only_if_set(tmp_path):
+    assert DATA.fingerprint() == "33b78339bc4551c4f5969095b1ec036f"  # the fingerprint of data without weights
     assert len({DATA.fingerprint(), weighted(DATA, TIMES).fingerprint(), weighted(DATA, TIMES + 1).fingerprint()}) == 3
     run = Run(threads=1, checkpoint=Checkpoint(tmp_path / "parts"))
     METHODS["dismec"].fit(weighted(DATA, TIMES), run=run)
@@ -202,6 +202,6 @@ def test_weights_are_in_the_fingerprint_only_where_there_are_any(tmp_path):
         METHODS["dismec"].fit(DATA, run=run)
 
 
-def test_several_views_have_one_weight():
+def test_weights_are_shared_by_views():
     twice = Dataset({"a": Bag(DATA.X), "b": Bag(vstack([DATA.X]))}, DATA.Y, TIMES)
     assert twice.keep_views(["b"]).weights.tolist() == TIMES.tolist()

@@ -1,4 +1,4 @@
-"""SLEEC and AnnexML: every kernel beside a plain NumPy twin, and what the shared suite does not look at."""
+"""SLEEC and AnnexML: kernels against NumPy references, and behaviour that the shared test suite does not cover."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def labels_of(n: int, m: int, density: float = 0.15, seed: int = 0) -> csr_array
 
 
 def data(n: int = 300, seed: int = 0) -> Dataset:
-    """Documents whose features tell their labels."""
+    """Return documents whose features determine their labels."""
     Y = labels_of(n, 12, 0.2, seed)
     return Dataset.from_matrix(normalise_rows(csr_array(Y @ sparse(12, 60, 0.2, 1) + 0.1 * sparse(n, 60, 0.1, 2))), Y)
 
 
-def test_label_neighbours_are_those_of_the_largest_cosines(monkeypatch):
+def test_label_neighbours_have_the_largest_cosines(monkeypatch):
     Y = labels_of(90, 14)
     unit = normalise_rows(Y).toarray()
     cosines = unit @ unit.T
@@ -69,19 +69,19 @@ def test_label_neighbours_are_those_of_the_largest_cosines(monkeypatch):
 
 
 def test_equal_neighbours_are_spread_over_all_documents():
-    """All documents have the same label: nobody is everybody's neighbour."""
+    """All documents have the same label, and none is the neighbour of all others."""
     result = find_label_neighbours(csr_array(np.ones((50, 1), np.float32)), 3, ONE)
     np.testing.assert_array_equal(result, (np.arange(50)[:, None] + [1, 2, 3]) % 50)
 
 
-def test_of_a_frequent_label_only_the_next_holders_are_compared(monkeypatch):
+def test_only_a_limited_number_of_documents_of_a_frequent_label_are_compared(monkeypatch):
     n = neighbours.MAX_DOCUMENTS_PER_LABEL + 10
     result = find_label_neighbours(csr_array(np.ones((n, 1), np.float32)), 2, ONE)
     np.testing.assert_array_equal(result, (np.arange(n)[:, None] + [1, 2]) % n)
 
 
 @pytest.mark.parametrize("dimension", [1, 4, 7, 50])
-def test_nearest_is_the_largest_cosine(dimension):
+def test_exact_search_finds_the_largest_cosines(dimension):
     n = 2 * neighbours.TILE_EMBEDDINGS + 17
     columns, scale = quantize_to_int8(np.random.default_rng(1).standard_normal((n, dimension)).astype(np.float32))
     assert scale.shape == (n,)
@@ -98,7 +98,7 @@ def test_nearest_is_the_largest_cosine(dimension):
     np.testing.assert_array_equal(alone[1][0], cosines[3])
 
 
-def test_fewer_members_than_asked_for():
+def test_exact_search_of_a_small_cluster():
     columns = np.array([[3, 4, 5]], np.int8)
     result, _ = search_exact(np.ones((2, 1), np.float32), columns, np.ones(3, np.float32), slice(1, 3), 10)
     np.testing.assert_array_equal(result, [[2, 1], [2, 1]])
@@ -108,7 +108,7 @@ def test_fewer_members_than_asked_for():
     )
 
 
-def test_ridge_is_the_closed_form():
+def test_ridge_regression_equals_the_closed_form():
     X, targets, C = sparse(80, 30, 0.3), RNG.standard_normal((80, 5)).astype(np.float32), 2.0
     documents = compact(X, np.arange(80))
     dense = X.toarray()[:, documents.columns]
@@ -116,7 +116,7 @@ def test_ridge_is_the_closed_form():
     np.testing.assert_allclose(fit_ridge(documents, targets, C, 3000, 0), expected, atol=2e-3)
 
 
-def test_products_of_label_vectors_and_what_is_missing():
+def test_neighbour_products_equal_the_dense_product():
     Y = labels_of(40, 10)
     unit = normalise_rows(Y).toarray()
     result = compute_neighbour_products(Y, 4)
@@ -132,7 +132,7 @@ def test_products_of_label_vectors_and_what_is_missing():
         np.testing.assert_allclose(missing, result.data - (scaled @ U.T)[rows, result.indices], atol=1e-5)
 
 
-def test_embeddings_come_near_to_the_products():
+def test_embeddings_approximate_the_products():
     products = compute_neighbour_products(labels_of(60, 8, 0.3), 60)
     rows = np.repeat(np.arange(60), np.diff(products.indptr))
 
@@ -141,10 +141,10 @@ def test_embeddings_come_near_to_the_products():
         return float(np.abs(products.data - (Z @ Z.T)[rows, products.indices]).mean())
 
     assert lack(1) > lack(60)
-    assert lack(60) < 0.01  # eight labels: the products have rank 8, and nearly all of them are given
+    assert lack(60) < 0.01  # eight labels: the products have rank 8, and nearly all of them are observed
 
 
-def test_projection_and_routes():
+def test_projection_and_routing_equal_numpy():
     X, columns = sparse(20, 30), np.array([2, 5, 6, 20], np.int32)
     weights = RNG.standard_normal((4, 6)).astype(np.float32)
     packed, scales = quantize_to_int8(weights)
@@ -161,7 +161,7 @@ def test_projection_and_routes():
     np.testing.assert_array_equal(route_documents(X, routes), (X.toarray() @ routes).argmax(axis=1))
 
 
-def test_votes():
+def test_neighbour_votes_equal_numpy():
     Y = labels_of(15, 6, 0.4)
     result, votes = RNG.integers(-1, 15, (8, 5)).astype(np.int32), RNG.random((8, 5)).astype(np.float32)
     result[0] = NO_NEIGHBOUR
@@ -181,7 +181,7 @@ def ranking_loss(units: np.ndarray, others: np.ndarray, gamma: float) -> float:
     return float(np.log(np.exp(margins - np.diag(margins)[:, None]).sum(axis=1)).sum())
 
 
-def test_gradients_of_the_ranking():
+def test_ranking_gradient_equals_numpy():
     rng, n, gamma = np.random.default_rng(3), 5, np.float32(3)
     units, others = (rng.standard_normal((n, 4)).astype(np.float32) for _ in range(2))
     gradients, other_gradients, room = np.zeros_like(units), np.zeros_like(others), np.empty(n, np.float32)
@@ -196,7 +196,7 @@ def test_gradients_of_the_ranking():
     assert ranking_loss(units - step, others, gamma) < ranking_loss(units, others, gamma)
 
 
-def test_a_step_only_turns_a_vector():
+def test_embedding_step_is_orthogonal_to_the_vector():
     X, W = sparse(3, 10, 0.5), RNG.standard_normal((10, 4)).astype(np.float32)
     rows, unit = (X.indptr.astype(np.int64), X.indices, X.data), np.empty(4, np.float32)
     length = annexml.embed_document(*rows, 1, W, unit)
@@ -211,8 +211,7 @@ def test_a_step_only_turns_a_vector():
     np.testing.assert_allclose(W, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_a_classifier_of_a_cluster_is_taught_and_stays_sparse():
-    """One step of FTRL-proximal, against its formula."""
+def test_ftrl_step_equals_its_formula():
     X, rate, lazy = sparse(2, 6, 0.7), np.float32(0.1), np.float32(0.5)
     shape = (6, 3)
     W, squares, sums = np.zeros(shape, np.float32), np.ones(shape, np.float32), np.zeros(shape, np.float32)
@@ -227,8 +226,8 @@ def test_a_classifier_of_a_cluster_is_taught_and_stays_sparse():
     np.testing.assert_array_equal(W[:, [0, 2]], 0)
 
 
-def test_clusters_learnt_from_labels_keep_neighbours_together():
-    """Two groups of labels that share no feature: who is whose neighbour is known."""
+def test_learned_clusters_keep_neighbours_together():
+    """Two groups of labels share no feature, so neighbours are known."""
     group = np.arange(400) % 2
     Y, X = np.zeros((400, 8), np.float32), np.zeros((400, 40), np.float32)
     rng = np.random.default_rng(0)
@@ -241,13 +240,13 @@ def test_clusters_learnt_from_labels_keep_neighbours_together():
     assert max((cluster == group).mean(), (cluster != group).mean()) > 0.95
 
 
-def test_k_means_gives_centres_of_length_1():
+def test_k_means_centres_have_unit_length():
     result = compute_cluster_centres(normalise_rows(sparse(50, 20, 0.5)), 3, (0, 0))
     np.testing.assert_allclose(np.linalg.norm(result, axis=0), 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("method", [SLEEC(n_learners=2, dimension=8), AnnexML(n_learners=2, dimension=8)], ids=repr)
-def test_several_clusters_give_the_same_bytes_on_any_number_of_threads(method):
+def test_result_is_independent_of_threads(method):
     method = method.replace(n_clusters=3, n_neighbours=5)
     one, two = (method.fit(data(), run=run) for run in (ONE, TWO))
     assert is_equal(one, two)
@@ -257,7 +256,7 @@ def test_several_clusters_give_the_same_bytes_on_any_number_of_threads(method):
     assert (data().Y.toarray()[np.arange(300), result.labels[:, 0]]).mean() > 0.8
 
 
-def test_more_clusters_than_documents_and_no_common_labels():
+def test_more_clusters_than_documents():
     lonely = Dataset.from_matrix(np.eye(4), np.eye(4))
     for method in (SLEEC(n_clusters=9), AnnexML(n_clusters=9)):
         model = method.fit(lonely, run=ONE)
@@ -266,7 +265,7 @@ def test_more_clusters_than_documents_and_no_common_labels():
 
 
 @pytest.mark.parametrize("method", [SLEEC, AnnexML])
-def test_a_training_goes_on_from_the_learners_that_are_finished(method, tmp_path, monkeypatch):
+def test_training_resumes_from_finished_learners(method, tmp_path, monkeypatch):
     recipe = method(n_learners=3, n_clusters=2, dimension=6)
     uninterrupted, learn_projection, calls = recipe.fit(data(), run=ONE), method.learn_projection, []
 
@@ -288,7 +287,7 @@ def test_a_training_goes_on_from_the_learners_that_are_finished(method, tmp_path
     assert len(calls) == 10 + 2 * (3 - kept)
 
 
-def test_the_approximate_search_finds_nearly_the_same():
+def test_approximate_search_is_nearly_exact():
     pytest.importorskip("usearch")
     model = AnnexML(n_learners=2, search="approximate", n_clusters=2).fit(data(), run=ONE)
     exact = replace(model, edges=0)
@@ -299,7 +298,7 @@ def test_the_approximate_search_finds_nearly_the_same():
     np.testing.assert_array_equal(near.scores, again.scores)
 
 
-def test_without_the_library_it_says_so_before_training_and_searches_exactly_after(monkeypatch):
+def test_missing_usearch_is_reported_before_training(monkeypatch):
     model = AnnexML(n_learners=1).fit(data(), run=ONE)
     monkeypatch.setitem(sys.modules, "usearch", None)
     monkeypatch.setitem(sys.modules, "usearch.index", None)
@@ -310,27 +309,27 @@ def test_without_the_library_it_says_so_before_training_and_searches_exactly_aft
     np.testing.assert_array_equal(result.labels, expected.labels)
 
 
-def test_what_no_memory_holds_is_refused_before_the_training(monkeypatch):
+def test_training_beyond_memory_is_rejected(monkeypatch):
     monkeypatch.setattr("xmtc.core.memory.get_memory_limit", lambda: 10_000.0)
     with pytest.raises(XmtcError, match=r"A model of 15 learners would need .* lower n_learners"):
         AnnexML().fit(data(), run=ONE)
 
 
-def test_features_too_large_are_refused():
+def test_too_large_features_are_rejected():
     large = Dataset.from_matrix(np.full((3, 2), 1e12), np.eye(3))
     for method in (SLEEC(), AnnexML()):
         with pytest.raises(XmtcError, match=r"X has values of up to 1e[+]12, which is too large"):
             method.fit(large, run=ONE)
 
 
-def test_presets_are_the_papers_and_what_is_given_stays():
+def test_presets_equal_the_papers_and_keep_set_parameters():
     assert (SLEEC(preset="Wiki10-31K").dimension, SLEEC(preset="Wiki10-31K", dimension=7).dimension) == (75, 7)
     assert SLEEC(preset="EUR-Lex").sharpness == 0
     names = {field.name for field in fields(SLEEC)}
     assert all(set(values) <= names for values in SLEEC.presets.values())
 
 
-def test_a_label_without_a_holder_in_the_cluster_has_no_reasons():
+def test_label_without_documents_in_the_cluster_has_zero_weights():
     texts, tags = make_planted_corpus(60, seed=0)
     tagger = Classifier("sleec", n_learners=1, n_clusters=20, dimension=8).fit(texts, tags, run=ONE).tagger_
     weights = [weight for _, weight in tagger.explain(texts[0], tags[1][0])]

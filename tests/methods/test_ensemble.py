@@ -1,4 +1,4 @@
-"""Ensembles and consensuses: answers worked by hand, members' settings, what is read, resuming; overlap of answers."""
+"""Ensembles and consensuses: worked examples, parameters of members, views, resuming, and overlap of predictions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from planted import make_planted_corpus, planted_words
 from scipy.sparse import csr_array
 from scipy.special import logit
 from sklearn.base import clone
-from test_damaged_models import set_said
+from test_damaged_models import set_about_value
 from test_features import run as xmtc
 from voting import enter
 
@@ -55,8 +55,8 @@ NOTHING_READ = Dataset.from_matrix(csr_array((1, 0), dtype=np.float32))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fixed(Model):
-    """Gives the same answer to one document, as far as it is asked for."""
+class FixedModel(Model):
+    """Model with the same prediction for one document."""
 
     labels: list[int]
     scores: list[float]
@@ -77,8 +77,8 @@ class Fixed(Model):
         return self.limits
 
 
-def fixed(labels: list[int], scores: list[float], **more) -> Fixed:
-    return Fixed(labels=labels, scores=scores, **more)
+def fixed(labels: list[int], scores: list[float], **more) -> FixedModel:
+    return FixedModel(labels=labels, scores=scores, **more)
 
 
 def answer(labels: list[list[int]], scores: list[list[float]] | None = None) -> Predictions:
@@ -96,10 +96,10 @@ ONE, OTHER = fixed([4, 7, 9], [0.8, 0.5, 0.2]), fixed([7, 1, NO_LABEL], [0.6, 0.
     ("rule", "labels", "scores"),
     [
         (MEAN, [7, 4, 1, 9], [(0.5 + 0.6) / 2, 0.8 / 2, 0.3 / 2, 0.2 / 2]),
-        (NOISY_OR, [7, 4, 1, 9], [1 - 0.5 * 0.4, 0.8, 0.3, 0.2]),  # a tie: both name 7
+        (NOISY_OR, [7, 4, 1, 9], [1 - 0.5 * 0.4, 0.8, 0.3, 0.2]),  # a tie: both contain 7
     ],
 )
-def test_two_models_become_one(rule, labels, scores):
+def test_two_models_are_combined(rule, labels, scores):
     result = combined(rule, ONE, OTHER).predict(NOTHING_READ, k=5)
     assert result.labels.tolist() == [[*labels, NO_LABEL]]
     np.testing.assert_allclose(result.scores, [[*scores, 0]], rtol=1e-6)
@@ -108,14 +108,14 @@ def test_two_models_become_one(rule, labels, scores):
 
 
 @pytest.mark.parametrize("rule", [MEAN, NOISY_OR])
-def test_certain_and_impossible_labels_are_ranked_too(rule):
+def test_scores_0_and_1_are_ranked(rule):
     result = combined(rule, fixed([3, 5, 6], [1, 1, 0]), fixed([5, 3, 6], [1, 0.5, 0])).predict(NOTHING_READ, k=3)
     assert result.labels.tolist() == [[5, 3, 6]]
     np.testing.assert_allclose(result.scores, [[1, 0.75, 0] if rule == MEAN else [1, 1, 0]], atol=1e-6)
 
 
 @pytest.mark.parametrize("rule", [MEAN, NOISY_OR])
-def test_merging_is_what_the_plain_formula_says(rule):
+def test_merging_equals_the_reference(rule):
     rng = np.random.default_rng(3)
     parts = [(np.argsort(rng.random((50, 30)))[:, :8], rng.random((50, 8))) for _ in range(3)]
     dense = np.zeros((3, 50, 30))
@@ -128,7 +128,7 @@ def test_merging_is_what_the_plain_formula_says(rule):
     np.testing.assert_allclose(result.scores, np.take_along_axis(P, expected, axis=1), rtol=1e-5)
 
 
-def test_labels_of_which_a_model_is_certain_rank_by_log_odds():
+def test_labels_with_score_1_rank_by_log_odds():
     """By hand: eq. 9 gives 2, 3, 4 and 8 exactly 1; the other model's log-odds are log 3/7, log 9, log 1 and none."""
     certain, other = fixed([2, 3, 4, 8, 9], [1, 1, 1, 1, 0.9]), fixed([3, 4, 2, 9], [0.9, 0.5, 0.3, 0.2])
     result = combined(NOISY_OR, certain, other).predict(NOTHING_READ, k=5)
@@ -136,15 +136,15 @@ def test_labels_of_which_a_model_is_certain_rank_by_log_odds():
     np.testing.assert_allclose(result.scores, [[1, 1, 1, 1, 1 - 0.1 * 0.8]], rtol=1e-6)
     assert combined(NOISY_OR, certain, other).predict(NOTHING_READ, k=1).labels.tolist() == [[3]]
     many = combined(NOISY_OR, fixed(list(range(90)), [1] * 90), fixed([85, 60], [0.9, 0.2]))
-    assert many.predict(NOTHING_READ, k=4).labels.tolist() == [[85, 60, 0, 1]]  # however far behind
+    assert many.predict(NOTHING_READ, k=4).labels.tolist() == [[85, 60, 0, 1]]  # although the difference is large
     both = combined(NOISY_OR, certain, fixed([8, 3], [1, 0.9999]))
-    assert both.predict(NOTHING_READ, k=4).labels.tolist() == [[8, 3, 2, 4]]  # of both; then label numbers
+    assert both.predict(NOTHING_READ, k=4).labels.tolist() == [[8, 3, 2, 4]]  # of both models; then by label number
     three = combined(NOISY_OR, fixed([1, 2], [1, 1]), fixed([1, 2], [0.5, 0.9]), fixed([1, 2], [0.8, 0.4]))
     assert three.predict(NOTHING_READ, k=2).labels.tolist() == [[2, 1]]  # 1 · 4 < 9 · 2/3
 
 
-def test_only_ties_are_broken():
-    """Beside the plain formula, in documents with and without ties; without them, bytes are what they were."""
+def test_tie_breaking_changes_only_ties():
+    """Compare with the reference in documents with and without ties; without ties, the bytes are the same."""
     rng = np.random.default_rng(5)
     parts = [answer(np.argsort(rng.random((200, 12)))[:, :8], rng.random((200, 8)).round(1)) for _ in range(3)]
     dense = np.full((3, 200, 12), 0.0)
@@ -170,10 +170,10 @@ def test_only_ties_are_broken():
     np.testing.assert_allclose(result.scores[untied], -np.expm1(-total[untied, :5]), rtol=1e-6)
 
 
-def test_the_first_hundred_labels_are_ranked_by_a_hundred_labels_of_each_model_for_every_k():
+def test_first_hundred_labels_use_a_hundred_labels_of_each_model():
     many, last = fixed(list(range(150)), [0.1] * 150), fixed([MIN_MEMBER_LABELS - 1, MIN_MEMBER_LABELS], [0.8, 0.8])
     both = combined(MEAN, many, last)
-    result = both.predict(NOTHING_READ, k=2)  # label DEPTH is beyond what the first names
+    result = both.predict(NOTHING_READ, k=2)  # label DEPTH is beyond the labels of the first model
     assert result.labels.tolist() == [[MIN_MEMBER_LABELS - 1, MIN_MEMBER_LABELS]]
     np.testing.assert_allclose(result.scores, [[0.45, 0.4]], rtol=1e-6)
     deeper = both.predict(NOTHING_READ, k=MIN_MEMBER_LABELS + 1)
@@ -184,8 +184,9 @@ def test_the_first_hundred_labels_are_ranked_by_a_hundred_labels_of_each_model_f
 
 
 @pytest.mark.parametrize("rule", [MEAN, NOISY_OR])
-def test_members_explain_with_their_shares_of_the_score(rule):
-    models = [fixed([7, 4], [0.2, 0.1]), fixed([9, 7], [0.9, 0.6]), fixed([3], [0.9])]  # the last does not find 7
+def test_explanation_weighs_members_by_their_share_of_the_score(rule):
+    # the last model does not predict 7
+    models = [fixed([7, 4], [0.2, 0.1]), fixed([9, 7], [0.9, 0.6]), fixed([3], [0.9])]
     explained = combined(rule, *models).explain(NOTHING_READ, 7)
     assert [member.number for member in explained.members] == [0, 1]
     expected = [0.25, 0.75] if rule == MEAN else np.log1p([-0.2, -0.6]) / np.log1p([-0.2, -0.6]).sum()
@@ -193,7 +194,7 @@ def test_members_explain_with_their_shares_of_the_score(rule):
     assert np.abs(explained.weights).sum() == pytest.approx(1)
 
 
-def test_the_view_with_the_largest_share_comes_first():
+def test_view_with_the_largest_share_is_first():
     models = [replace(fixed([7], [0.2]), views={"tfidf": 9}), replace(fixed([7], [0.6]), views={"words": 9})]
     mixed = combined(MEAN, *models, tfidf=9, words=9)
     tokens = Tokens(np.zeros(1, np.int32), np.array([0, 1]), 9)
@@ -213,15 +214,15 @@ def test_the_view_with_the_largest_share_comes_first():
         combined(MEAN, combined("max", ONE)),
     ],
 )
-def test_models_that_do_not_fit_together_are_refused(model):
+def test_incompatible_models_are_rejected(model):
     combined(MEAN, ONE, combined(NOISY_OR, OTHER)).check()
     with pytest.raises(ValueError, match=r"of the combination|rule is|models is empty"):
         model.check()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored(Model):
-    """Gives each document its own answer."""
+class ScoredModel(Model):
+    """Model with a separate prediction for each document."""
 
     labels: np.ndarray
     scores: np.ndarray
@@ -235,53 +236,53 @@ class Scored(Model):
         raise NotImplementedError
 
 
-def too_sure(n_docs: int = 4000, seed: int = 0) -> tuple[Scored, Dataset]:
-    """A model that gives √p to labels that are right with probability p."""
+def make_overconfident_model(n_docs: int = 4000, seed: int = 0) -> tuple[ScoredModel, Dataset]:
+    """Return a model that predicts √p for labels that are correct with probability p, and its data."""
     rng = np.random.default_rng(seed)
     labels = np.argsort(rng.random((n_docs, 40)))[:, :5].astype(np.int32)
     p = -np.sort(-rng.random((n_docs, 5)))
     Y = np.zeros((n_docs, 40), np.float32)
     np.put_along_axis(Y, labels, rng.random((n_docs, 5)) < p, axis=1)
     data = Dataset.from_matrix(csr_array((n_docs, 0), dtype=np.float32), csr_array(Y))
-    return Scored(labels=labels, scores=np.sqrt(p).astype(np.float32)), data
+    return ScoredModel(labels=labels, scores=np.sqrt(p).astype(np.float32)), data
 
 
-def test_calibrated_scores_are_how_often_they_are_right():
-    model, data = too_sure()
+def test_calibrated_scores_equal_observed_precision():
+    model, data = make_overconfident_model()
     result = calibrate_model(model, data, 5)
     result.check()
     answers = result.predict(data, 5)
     np.testing.assert_array_equal(answers.labels, model.labels)
     assert (np.diff(answers.scores) <= 0).all()
-    assert (np.diff(answers.scores) < 0).mean() > 0.999  # where the curve is level, too
+    assert (np.diff(answers.scores) < 0).mean() > 0.999  # also where the curve is constant
     assert np.abs(answers.scores - model.scores**2).mean() < 0.02
     assert answers.scores.max() < 1
 
 
-def pair_of(one: Scored, other: Scored, rule: str = NOISY_OR) -> CombinedModel:
+def pair_of(one: ScoredModel, other: ScoredModel, rule: str = NOISY_OR) -> CombinedModel:
     return CombinedModel(n_labels=40, views={"columns": 0}, rule=rule, models=(one, other))
 
 
 @pytest.mark.parametrize("rule", [NOISY_OR, MEAN])
-def test_the_score_of_all_together_is_how_often_it_is_right(rule):
-    """Two models that err in the same documents: by eq. 9 they are far too sure, calibrated or not."""
-    model, data = too_sure()
+def test_combined_scores_are_calibrated(rule):
+    """Both models err in the same documents, so eq. 9 is overconfident, with or without calibrated members."""
+    model, data = make_overconfident_model()
     truly = replace(model, scores=model.scores**2)
     for members in ((model, model), (truly, truly)):
         together = pair_of(*members, rule)
         result = calibrate_combination(together, data)
         result.check()
-        new, its_data = too_sure(seed=1)
+        new, its_data = make_overconfident_model(seed=1)
         new = replace(new, scores=new.scores**2) if members[0] is truly else new
-        plain, level = (answers_of(model, new, its_data) for model in (together, result))
-        np.testing.assert_array_equal(plain.labels, level.labels)  # the order stays
+        plain, level = (combine_answers(model, new, its_data) for model in (together, result))
+        np.testing.assert_array_equal(plain.labels, level.labels)  # the ranking is the same
         errors = [evaluate(answers, its_data.Y, "ECE@5")["ECE@5"] for answers in (plain, level)]
         assert errors[1] < 0.02
         assert errors[0] > 0.15 or (rule == MEAN and members[0] is truly)
 
 
-def answers_of(model: Model, answers: Scored, data: Dataset) -> Predictions:
-    """What a combination, calibrated or not, makes of other answers of its members."""
+def combine_answers(model: Model, answers: ScoredModel, data: Dataset) -> Predictions:
+    """Return predictions of a combination, calibrated or not, for given predictions of its members."""
     if isinstance(model, CombinedModel):
         model = replace(model, models=tuple(answers_within(part, answers) for part in model.models))
     elif isinstance(model, CalibratedModel):
@@ -290,15 +291,15 @@ def answers_of(model: Model, answers: Scored, data: Dataset) -> Predictions:
     return model.predict(data, 5)
 
 
-def answers_within(part: Model, answers: Scored) -> Model:
+def answers_within(part: Model, answers: ScoredModel) -> Model:
     return replace(part, model=answers) if isinstance(part, CalibratedModel) else answers
 
 
-def test_members_are_calibrated_only_if_that_ranks_better():
-    """One model says √p, and another p⁴ of labels that the first does not name: together they rank best by what they
-    mean. Two that say the same gain nothing."""
-    (model, data), rng = too_sure(), np.random.default_rng(7)
-    named = rng.random(model.labels.shape) < 0.5  # each label by one of the two
+def test_members_are_calibrated_only_if_it_improves_the_ranking():
+    """One model predicts √p, the other p⁴ for labels that the first does not predict: calibration improves their
+    combined ranking. Two equal models gain nothing."""
+    (model, data), rng = make_overconfident_model(), np.random.default_rng(7)
+    named = rng.random(model.labels.shape) < 0.5  # each label is predicted by one of the two
     one = replace(model, labels=np.where(named, model.labels, NO_LABEL), scores=np.where(named, model.scores, 0))
     meek = (model.scores**8).astype(np.float32)
     other = replace(model, labels=np.where(named, NO_LABEL, model.labels), scores=np.where(named, 0, meek))
@@ -310,7 +311,7 @@ def test_members_are_calibrated_only_if_that_ranks_better():
     assert same.model.models == (model, model)
 
 
-def test_an_ensemble_can_be_calibrated_too():
+def test_ensemble_can_be_calibrated():
     settings = {"member": "parabel", "n_members": 2, "parabel.n_trees": 1, "parabel.max_leaf": 8}
     plain, level = (Classifier("ensemble", **settings, calibrated=on).fit(*TRAIN, valid=TEST) for on in (False, True))
     assert isinstance(level.tagger_.model, CalibratedModel)
@@ -320,7 +321,7 @@ def test_an_ensemble_can_be_calibrated_too():
     assert not Ensemble(calibrated=True).has_weight_support
 
 
-def test_the_shortest_limit_of_all_models_is_the_limit():
+def test_length_limit_is_the_minimum_of_all_models():
     line = np.array([0.0, 1.0])
     limited = fixed([1], [0.5], limits={"subwords": 64})
     inner = CalibratedModel(n_labels=200, views=limited.views, model=limited, scores=line, probabilities=line)
@@ -330,20 +331,20 @@ def test_the_shortest_limit_of_all_models_is_the_limit():
     assert combined(MEAN, ONE, OTHER).max_lengths() == {}
 
 
-def test_what_is_no_answer_stays_none():
+def test_calibration_keeps_missing_and_nan_predictions():
     result = apply_isotonic_curve(answer([[3, NO_LABEL]], [[0.4, 0.0]]), np.array([0.0, 1.0]), np.array([0.2, 0.9]))
     assert result.labels.tolist() == [[3, NO_LABEL]]
     np.testing.assert_allclose(result.scores, [[0.48, 0]], atol=1e-3)
     Y = csr_array((1, 5), dtype=np.float32)
     diverged = Predictions.from_valid_arrays(
         np.array([[3]], np.int32), np.array([[np.nan]], np.float32)
-    )  # as a network can
+    )  # as from a diverged network
     for nothing in (answer([[NO_LABEL]], [[0.0]]), diverged):
         assert [part.tolist() for part in fit_isotonic_curve(nothing, Y)] == [[0, 1], [0, 1]]
 
 
-def test_a_curve_that_falls_is_refused():
-    result = calibrate_model(*too_sure(200), 5)
+def test_decreasing_calibration_curve_is_rejected():
+    result = calibrate_model(*make_overconfident_model(200), 5)
     for damage in ({"probabilities": result.probabilities[::-1].copy()}, {"scores": result.scores * np.nan}):
         with pytest.raises(ValueError, match="scores and probabilities of the calibration do not ascend"):
             replace(result, **damage).check()
@@ -351,13 +352,14 @@ def test_a_curve_that_falls_is_refused():
         replace(result, n_labels=41).check()
 
 
-def test_a_calibrated_consensus_is_saved_and_held_out_documents_decide(tmp_path):
+def test_calibrated_consensus_is_saved_and_uses_held_out_documents(tmp_path):
     classifier = Classifier("consensus", **LINEAR, calibrated=True).fit(*TRAIN, valid=TEST)
     assert isinstance(classifier.tagger_.model, CalibratedModel)
     members = classifier.tagger_.model.model.models
     alone = Classifier("consensus", **LINEAR).fit(*TRAIN)
     tests = classifier.tagger_.transform([Document("", text, []) for text in TEST[0]])
-    for member, other in zip(members, alone.tagger_.model.models, strict=True):  # with --valid, trained on everything
+    # with --valid, it is trained on all documents
+    for member, other in zip(members, alone.tagger_.model.models, strict=True):
         np.testing.assert_array_equal(member.predict(tests, 3).labels, other.predict(tests, 3).labels)
     classifier.save(tmp_path / "model")
     loaded = Classifier.load(tmp_path / "model")
@@ -366,7 +368,7 @@ def test_a_calibrated_consensus_is_saved_and_held_out_documents_decide(tmp_path)
     assert held_out.predict(TEST[0], k=1)
 
 
-def test_members_are_recipes_or_their_names():
+def test_members_are_methods_or_their_names():
     first, second = Ensemble(PLT(C=2.0), n_members=2).members
     assert (first.C, second.C) == (2.0, 2.0)
     assert first.seed != second.seed
@@ -374,7 +376,7 @@ def test_members_are_recipes_or_their_names():
     assert Consensus(["parabel", "dismec"]) == Consensus(("parabel", DiSMEC()))
 
 
-def test_names_with_dots_set_the_members_parameters():
+def test_dotted_names_set_parameters_of_members():
     def built(name, **parameters):
         return Pipeline.from_parameters(
             name, parameters={key.replace("__", "."): value for key, value in parameters.items()}
@@ -389,7 +391,7 @@ def test_names_with_dots_set_the_members_parameters():
     assert typed == Consensus((Parabel(), PLT(C=5.0)))
 
 
-def test_two_members_may_be_of_one_method():
+def test_two_members_can_have_the_same_method():
     parameters = {"members": ("parabel", "parabel"), "parabel-2.C": 2.0, "parabel.n_trees": 1}
     method = Pipeline.from_parameters("consensus", parameters=parameters).method
     assert method.members == (Parabel(n_trees=1), Parabel(C=2.0))
@@ -399,7 +401,7 @@ def test_two_members_may_be_of_one_method():
     assert classifier.evaluate(*TEST, ["P@1"])["P@1"] > 0.9
 
 
-def test_seeds_are_plain_numbers_that_ensembles_do_not_share():
+def test_seeds_of_ensembles_differ():
     seeds = [seed for ensemble in (Ensemble(), Ensemble(seed=1), Ensemble(seed=2**32 - 1)) for seed in ensemble.seeds]
     assert len(set(seeds)) == 9
     assert {type(seed) for seed in seeds} == {int}
@@ -430,13 +432,13 @@ def test_seeds_are_plain_numbers_that_ensembles_do_not_share():
         ("parabel", {"plt.C": 1.0}, "parabel has no member 'plt', so 'plt.C' cannot be set."),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(name, parameters, message):
+def test_invalid_members_give_one_error_message(name, parameters, message):
     with pytest.raises(XmtcError) as error:
         Pipeline.from_parameters(name, parameters=parameters)
     assert message in str(error.value)
 
 
-def test_members_decide_what_is_read(monkeypatch):
+def test_members_determine_the_views(monkeypatch):
     enter(monkeypatch)
     assert Ensemble().required_views == Consensus(MEMBERS).required_views == ("tfidf",)
     assert Ensemble("attention_xml").required_views == ("words",)
@@ -452,7 +454,7 @@ def test_members_decide_what_is_read(monkeypatch):
         assert classifier.predict(TEST[0][:2], k=3)
 
 
-def test_a_missing_extra_is_named_when_it_is_needed(monkeypatch):
+def test_missing_extra_is_named_when_needed(monkeypatch):
     monkeypatch.setitem(sys.modules, "xmtc.methods.attention.attention_xml", None)
     monkeypatch.setattr("xmtc.errors.EXTRAS", {"xmtc": ("PyTorch", "neural")})
     with pytest.raises(MissingExtra, match="attention_xml needs PyTorch"):
@@ -464,7 +466,7 @@ def test_a_missing_extra_is_named_when_it_is_needed(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "parameters"), [("ensemble", {"parabel.n_trees": 1, "n_members": 2}), ("consensus", LINEAR)]
 )
-def test_features_of_a_matrix_are_read_and_loaded(name, parameters, tmp_path):
+def test_consensus_on_feature_matrices_is_saved_and_loaded(name, parameters, tmp_path):
     X, tags = csr_array(np.eye(20, dtype=np.float32)), [[str(i % 4)] for i in range(20)]
     classifier = Classifier(name, **parameters, unit_length=False).fit(X, tags)
     classifier.save(tmp_path / "model")
@@ -475,7 +477,7 @@ def test_features_of_a_matrix_are_read_and_loaded(name, parameters, tmp_path):
     assert clone(loaded).fit(X, tags).predict(X, k=1) == tags
 
 
-def test_a_network_and_a_linear_method_agree(tmp_path):
+def test_network_and_linear_method_are_combined(tmp_path):
     classifier = Classifier("consensus", **TINY, min_df=1, max_tokens=50).fit(*TRAIN)
     about = classifier.tagger_.about
     assert list(about["views"]) == list(about["sizes"]) == ["tfidf", "words"]
@@ -487,12 +489,12 @@ def test_a_network_and_a_linear_method_agree(tmp_path):
     np.testing.assert_array_equal(loaded.rank(TEST[0]).labels, classifier.rank(TEST[0]).labels)
     np.testing.assert_array_equal(loaded.rank(TEST[0]).scores, classifier.rank(TEST[0]).scores)
     assert loaded.explain(" ".join(planted_words(3)), "label-03")[0][0] in planted_words(3)
-    set_said(tmp_path / "model", "parts.model.models", [about["views"]])
+    set_about_value(tmp_path / "model", "parts.model.models", [about["views"]])
     with pytest.raises(XmtcError, match="is damaged"):
         Tagger.load(tmp_path / "model")
 
 
-def test_a_linear_consensus_leaves_torch_alone(tmp_path):
+def test_linear_consensus_does_not_import_torch(tmp_path):
     Classifier("consensus", **LINEAR).fit(*TRAIN).save(tmp_path / "model")
     code = "import sys, xmtc; xmtc.Classifier.load(sys.argv[1]).predict_labels(['a']); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "model"], check=True, capture_output=True, text=True)
@@ -506,7 +508,7 @@ def test_a_linear_consensus_leaves_torch_alone(tmp_path):
         (Consensus((Parabel(n_trees=2), DiSMEC())), Consensus(("parabel", "dismec"))),
     ],
 )
-def test_a_training_that_was_stopped_goes_on(method, other, tmp_path, monkeypatch):
+def test_interrupted_training_resumes(method, other, tmp_path, monkeypatch):
     rng = np.random.default_rng(11)
     X, Y = rng.random((60, 30)), rng.random((60, 300)) < 0.05
     data = Dataset.from_matrix(csr_array(X.astype(np.float32)), csr_array(Y.astype(np.float32)))
@@ -534,7 +536,7 @@ def test_a_training_that_was_stopped_goes_on(method, other, tmp_path, monkeypatc
     assert not (tmp_path / "parts").exists()
 
 
-def test_overlap():
+def test_overlap_matches_a_worked_example():
     one, other = answer([[1, 2, 3], [4, 5, NO_LABEL]]), answer([[1, 3, 9], [5, 6, NO_LABEL]])
     result = [compute_overlap(one, other, k) for k in (1, 2, 3)]
     assert result == pytest.approx([(1 + 0) / 2, (1 / 2 + 1 / 2) / 2, (2 / 3 + 1 / 3) / 2])
@@ -544,7 +546,7 @@ def test_overlap():
         compute_overlap(one, answer([[1]]), 1)
 
 
-def test_commands(tmp_path):
+def test_commands_train_and_resume_a_consensus(tmp_path):
     corpus = tmp_path / "train.jsonl"
     corpus.write_text(lines_of(200, seed=0))
     settings = ("-p", "members=parabel,dismec", "-p", "parabel.n_trees=1", "-p", "dismec.C=2", "-p", "min_df=1")

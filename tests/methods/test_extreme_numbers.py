@@ -1,5 +1,5 @@
-"""Numbers at the ends of what there is: rows that add up to nothing, tiny and huge values, very many columns, layers
-that no memory holds. Answers are finite, or there is a sentence."""
+"""Extreme numbers: rows that cancel out, tiny and huge values, very many columns, layers beyond memory. Predictions are
+finite, or there is a one-line error."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def test_scores_are_finite_at_any_scale(method, kind, C):
 
 
 @pytest.mark.parametrize("method", LINEAR)
-def test_weights_of_any_scale(method):
+def test_document_weights_of_any_scale_give_finite_scores(method):
     X = np.asarray(MATRICES["rows that cancel"], np.float64)
     for weights in ([1e-12, 1e12, 1, 1, 1, 1], [1e12] * 6, [1e-12] * 6):
         check_finite(Classifier(method, **LINEAR[method]).fit(X, LABELS, sample_weight=weights, run=ONE), X)
 
 
 @pytest.mark.parametrize("method", ["parabel", "bonsai", "plt"])
-def test_a_corpus_with_a_label_without_features(tmp_path, method):
+def test_label_without_features_is_trained(tmp_path, method):
     (tmp_path / "a.svm").write_text("0 1:1 2:1\n0 1:1 3:1\n1 2:1 3:2\n1 2:1\n2 4:0\n")
     corpus = open_corpus(tmp_path / "a.svm")
     answer = Classifier(method, max_leaf=1).fit(corpus, run=ONE).rank(corpus, 3, ONE)
@@ -77,7 +77,7 @@ def test_a_corpus_with_a_label_without_features(tmp_path, method):
     assert answer.labels[0, 0] == 0
 
 
-def test_sums_that_are_nothing_are_empty_and_others_have_length_1():
+def test_zero_sums_are_empty_and_others_have_length_1():
     X = csr_array(np.array([[1, -1], [-1, 1], [1e15, 0], [1e15, 1e15], [1e-45, 0]], np.float32))
     members = csc_array(np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1]], np.float32))
     result = sum_label_rows(X, members, ONE)
@@ -86,7 +86,7 @@ def test_sums_that_are_nothing_are_empty_and_others_have_length_1():
 
 
 @pytest.mark.parametrize("method", LINEAR)
-def test_what_cannot_be_computed_is_refused_in_a_sentence(method):
+def test_overflow_is_rejected_with_one_error_message(method):
     X = np.full((6, 3), 3e38)
     check_finite(Classifier(method, unit_length=True, **LINEAR[method]).fit(X, LABELS, run=ONE), X)
     refused = {
@@ -102,7 +102,7 @@ def test_what_cannot_be_computed_is_refused_in_a_sentence(method):
         Classifier(method).fit(np.full((6, 3), 1e300), LABELS, run=ONE)
 
 
-def test_what_a_solver_takes():
+def test_solver_limits_features_times_weights():
     X = csr_array(np.full((2, 1), 1e6, np.float32))
     Solver(C=1e9).check_feature_scale(X)
     with pytest.raises(XmtcError, match="too large for C=1e\\+09 and weights of up to 1e\\+16"):
@@ -122,7 +122,7 @@ NAMES = [[f"l{number}" for number in RNG.choice(8, 2, replace=False)] for _ in r
 
 
 @pytest.mark.parametrize("method", LINEAR)
-def test_very_many_columns_take_no_more_than_those_that_occur(method, tmp_path):
+def test_memory_depends_only_on_columns_that_occur(method, tmp_path):
     tracemalloc.start()
     wide = Classifier(method, **LINEAR[method]).fit(widened(NARROW, COLUMNS), NAMES, run=ONE)
     peak = tracemalloc.get_traced_memory()[1]
@@ -154,7 +154,7 @@ def test_files_with_a_large_column_number(tmp_path):
         assert classifier.rank(corpus, 1, ONE).labels[0, 0] == 0
 
 
-def test_columns_that_do_not_occur_count_in_the_length_alone():
+def test_unknown_columns_only_change_the_norm():
     rows = [(np.array([1, 2**22], np.int32), np.array([3, 4], np.float32))]
     fitted, bag = Columns(unit_length=True).fit(rows)
     assert isinstance(fitted, OccurringColumns)
@@ -171,7 +171,7 @@ def test_columns_that_do_not_occur_count_in_the_length_alone():
 
 
 @pytest.mark.parametrize("columns", [[], [3, 3], [4, 1], [-1, 2], [0, 9]])
-def test_damaged_columns_are_refused(columns):
+def test_damaged_columns_are_rejected(columns):
     view = OccurringColumns(n_columns=9, unit_length=True, columns=np.array(columns, np.int32))
     with pytest.raises(ValueError, match="its columns are not ascending numbers below 9"):
         view.check()
@@ -180,15 +180,15 @@ def test_damaged_columns_are_refused(columns):
 # Memory
 
 
-def test_memory_is_spoken_of_before_it_is_taken():
+def test_check_fits_raises_before_memory_is_used():
     check_fits(10, "It", "take less", available=10)
     with pytest.raises(XmtcError, match=r"It would need 2.0 GiB of memory, but only 1.0 GiB are available; take"):
         check_fits(2**31, "It", "take less", available=2**30)
 
 
 @pytest.mark.parametrize(("left", "is_refused"), [(100 * memory.MIB, True), (1000 * memory.MIB, False)])
-def test_too_little_room_to_begin_is_said(monkeypatch, tmp_path, left, is_refused):
-    """Libraries would end the process without a word, or try for ever."""
+def test_too_little_memory_at_the_start_is_reported(monkeypatch, tmp_path, left, is_refused):
+    """Libraries would terminate the process without a message, or retry forever."""
     statm = tmp_path / "statm"
     statm.write_text("1000 500 300 1 0 400 0\n")
     monkeypatch.setattr(memory, "STATM", statm)
@@ -210,7 +210,7 @@ def test_too_little_room_to_begin_is_said(monkeypatch, tmp_path, left, is_refuse
         ("c2ae", {"layer": 10**6}, "A network of [0-9,]+ weights"),
     ],
 )
-def test_networks_that_no_memory_holds_are_refused(method, parameters, what):
+def test_networks_beyond_memory_are_rejected(method, parameters, what):
     pytest.importorskip("torch")
     texts, labels = make_planted_corpus(60, seed=0)
     sentence = rf"{what} would need [0-9,.]+ GiB of memory, but only [0-9,.]+ GiB are available; (give|reduce) "
@@ -218,7 +218,7 @@ def test_networks_that_no_memory_holds_are_refused(method, parameters, what):
         Classifier(method, **parameters).fit(texts, labels, run=ONE)
 
 
-def test_a_network_that_diverges_is_refused_unless_it_was_better_before():
+def test_diverged_network_is_rejected_unless_an_earlier_epoch_was_finite():
     pytest.importorskip("torch")
     X = csr_array(RNG.random((60, 20)) < 0.3, dtype=np.float32)
     labels = [[f"l{number % 7}"] for number in range(60)]
@@ -228,12 +228,13 @@ def test_a_network_that_diverges_is_refused_unless_it_was_better_before():
     ):
         Classifier("rank_ae", batch=8, **settings).fit(X, labels, run=ONE)
 
-    stopped = Classifier("rank_ae", batch=60, **settings).fit(X, labels, run=ONE)  # a step a pass: the second diverges
+    # one step per epoch: the second diverges
+    stopped = Classifier("rank_ae", batch=60, **settings).fit(X, labels, run=ONE)
     assert np.isfinite(stopped.predict_proba(X)).all()
     assert [entry["pass"] for entry in stopped.history_ if entry["event"] == "pass"] == [1]
 
 
-# What is asked
+# Invalid arguments
 
 
 @pytest.fixture(scope="module")
@@ -242,25 +243,25 @@ def trained() -> Classifier:
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.5, float("nan"), float("inf"), "3", None, True])
-def test_strange_numbers_of_labels_are_refused(trained, k):
+def test_invalid_numbers_of_labels_are_rejected(trained, k):
     with pytest.raises(XmtcError, match=r"k=.* (is not positive|is not an integer); expected"):
         trained.rank(["word"], k)
     with pytest.raises(XmtcError, match="expected"):
         trained.tagger_.model.predict(trained.tagger_.transform([]), k)
 
 
-def test_more_labels_than_there_are(trained):
+def test_k_above_the_number_of_labels_is_accepted(trained):
     assert trained.rank(["word"], 10**30).k == len(trained.classes_)
 
 
 @pytest.mark.parametrize("threshold", [float("nan"), np.float32("nan"), "0.5", None, 1j])
-def test_strange_thresholds_are_refused(threshold):
+def test_invalid_thresholds_are_rejected(threshold):
     answer = Predictions(np.array([[0]]), np.array([[0.5]]))
     with pytest.raises(XmtcError, match=r"threshold=.* is not a number"):
         answer.apply_threshold(threshold)
 
 
-def test_thresholds_that_are_numbers():
+def test_any_finite_or_infinite_threshold_is_accepted():
     answer = Predictions(np.array([[0]]), np.array([[0.5]]))
     assert answer.apply_threshold(float("inf")).labels.tolist() == [[-1]]
     assert (
@@ -269,30 +270,30 @@ def test_thresholds_that_are_numbers():
 
 
 @pytest.mark.parametrize("threads", [-1, 10**9, 1.5, float("nan"), "2", None, True])
-def test_strange_numbers_of_threads_are_refused(threads):
+def test_invalid_numbers_of_threads_are_rejected(threads):
     with pytest.raises(XmtcError, match=r"threads=.* is invalid; expected 0 \(all CPUs\) to 4096"):
         Run(threads=threads)
 
 
 @pytest.mark.parametrize("device", ["nonsense", "", "meta", "cuda:-1", "cuda:x", "CPU ", None, 0])
-def test_strange_devices_are_refused(device):
+def test_invalid_devices_are_rejected(device):
     with pytest.raises(XmtcError, match=r"device=.* is invalid; expected auto, cpu, cuda"):
         Run(device=device)
 
 
 @pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:1", "mps"])
-def test_devices_that_there_may_be(device):
+def test_valid_devices_are_accepted(device):
     assert Run(device=device).device == device
 
 
-def test_long_values_are_cut_short_in_errors():
+def test_long_values_are_shortened_in_errors():
     for value in ("x" * 10**6, 10**5000, [0] * 10**5):
         with pytest.raises(XmtcError, match="is invalid; expected a whole number") as caught:
             Classifier("parabel", n_trees=value)
         assert len(str(caught.value)) < 400
 
 
-def test_the_command_says_it_in_a_sentence(tmp_path):
+def test_command_reports_one_error_message(tmp_path):
     texts, labels = make_planted_corpus(30, seed=0)
     lines = (json.dumps({"text": text, "labels": tags}) for text, tags in zip(texts, labels, strict=True))
     (tmp_path / "train.jsonl").write_text("\n".join(lines))
@@ -309,7 +310,7 @@ def test_the_command_says_it_in_a_sentence(tmp_path):
         assert "Traceback" not in done.stderr.decode()
 
 
-def test_rows_of_a_dataset_have_the_same_limits():
+def test_dataset_has_the_same_limits():
     with pytest.raises(XmtcError, match="expected finite numbers of at most 1e\\+15"):
         Bag(np.array([[1e16]]))
     assert Dataset.from_matrix(np.array([[1e15]])).X.data.tolist() == [np.float32(1e15)]

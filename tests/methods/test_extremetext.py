@@ -10,12 +10,12 @@ from planted import make_planted_corpus
 from scipy.sparse import csr_array
 
 from xmtc import Classifier
+from xmtc.core.checkpoint import Checkpoint
 from xmtc.core.dataset import Dataset
 from xmtc.core.predictions import NO_LABEL
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree, from_groups
-from xmtc.methods.embedding import fasttext as vector_training
 from xmtc.methods.embedding.extremetext import (
     ExtremeText,
     ExtremeTextModel,
@@ -128,8 +128,7 @@ def test_an_explanation_adds_up_to_the_scores_on_the_path():
             assert explained.weights.sum() + explained.bias == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_training_that_was_stopped_ends_with_the_same_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(vector_training, "CHECKPOINT_SECONDS", -1.0)
+def test_resumed_training_has_the_same_bytes(tmp_path):
     train, small = make_planted_corpus(80, seed=1), {"dimension": 8, "epochs": 4, "l2": 0.01}
     whole = Classifier("extremetext", calibrate=False, **small).fit(*train, run=ONE).tagger_.model
 
@@ -140,7 +139,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_bytes(tmp_path, monkeypa
         if event.as_json().get("pass") == 3:
             raise Stopped
 
-    run = replace(ONE, checkpoint=tmp_path / "kept")
+    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "kept", interval_seconds=0))
     with pytest.raises(Stopped):
         Classifier("extremetext", calibrate=False, **small).fit(*train, run=replace(run, callbacks=stop))
     assert int(run.checkpoint.load_piece("vectors")["n_passes"]) == 2

@@ -1,4 +1,4 @@
-"""fastText's kernels beside plain NumPy, its n-grams, trees and explanations worked by hand."""
+"""fastText kernels against NumPy; worked examples of n-grams, trees and explanations."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from planted import make_planted_corpus
 from scipy.sparse import csr_array
 
 from xmtc import Classifier
+from xmtc.core.checkpoint import Checkpoint
 from xmtc.core.dataset import Dataset, Tokens
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
-from xmtc.methods.embedding import fasttext as fasttext_training
 from xmtc.methods.embedding.fasttext import FastText, FastTextTrainer, build_huffman_tree, list_label_paths
 from xmtc.methods.embedding.fasttext_kernels import (
     PARTIAL_SUMS,
@@ -57,17 +57,17 @@ X = compute_term_shares(DOCUMENTS, np.zeros(0, np.int64), np.zeros(0, np.int64),
 PARTS = X.indptr, X.indices, X.data
 
 
-def test_a_document_is_the_share_of_each_of_its_words_and_of_its_end():
+def test_document_is_the_mean_of_its_words_and_the_end_token():
     expected = np.zeros((4, 9))
     expected[0, [0, 1, 3, 5]] = np.array([1, 1, 2, 1]) / 5
     expected[1, [0, 2]] = 1 / 2
-    expected[2, 0] = 1  # unknown words are left out
+    expected[2, 0] = 1  # unknown words are ignored
     expected[3, [0, 1, 3, 7, 8]] = np.array([1, 2, 1, 1, 1]) / 6
     np.testing.assert_allclose(X.toarray(), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("one", [False, True])
-def test_steps_that_look_at_all_labels_are_the_plain_ones(one):
+def test_dense_steps_equal_numpy(one):
     vectors, W = random_state(5)
     docs, rates = np.array([3, 0, 1, 2]), np.array([0.5, 0.4, 0.3, 0.2], np.float32)
     labels = [[1], [3], [1], [4]] if one else [[0, 1, 2], [0, 3], [1], [4]]
@@ -93,7 +93,7 @@ def test_steps_that_look_at_all_labels_are_the_plain_ones(one):
     np.testing.assert_array_equal(outputs[:, 5:], 0)
 
 
-def test_steps_that_look_at_some_rows_are_the_plain_ones():
+def test_sparse_steps_equal_numpy():
     vectors, W = random_state(5)
     docs, rates = np.array([3, 0, 1]), np.array([0.5, 0.4, 0.3], np.float32)
     rows, codes = [[4, 0], [1, 2, 4], [3]], [[1, 0], [0, 1, 1], [1]]
@@ -115,7 +115,7 @@ def test_steps_that_look_at_some_rows_are_the_plain_ones():
     np.testing.assert_allclose(W, plain, atol=1e-5)
 
 
-def test_the_best_labels_are_those_of_a_stable_sort():
+def test_best_labels_equal_a_stable_sort():
     scores = np.random.default_rng(1).integers(0, 9, (50, 30)).astype(np.float32)
     labels, best = np.zeros((50, 7), np.int32), np.zeros((50, 7), np.float32)
     select_top_labels(scores, labels, best)
@@ -141,7 +141,7 @@ def model_of(loss: str, ngrams: int = 1, n_buckets: int = 50) -> FastTextModel:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_answers_are_the_plain_ones(loss):
+def test_predictions_equal_numpy(loss):
     model = model_of(loss)
     model.check()
     logits = X.toarray() @ model.vectors.astype(float) @ model.outputs
@@ -157,7 +157,7 @@ def test_answers_are_the_plain_ones(loss):
     np.testing.assert_allclose(result.scores, -np.sort(-expected, axis=1), rtol=1e-5, atol=1e-7)
 
 
-def test_rare_labels_are_deep_in_the_tree():
+def test_rare_labels_are_deep_in_the_huffman_tree():
     children = build_huffman_tree(np.array([5, 1, 1, 2, 4]))
     assert children.tolist() == [[1, 2], [3, 5], [4, 6], [0, 7]]
     offsets, nodes, codes = list_label_paths(children, 5)
@@ -166,7 +166,7 @@ def test_rare_labels_are_deep_in_the_tree():
     assert codes[offsets[3] : offsets[4]].tolist() == [1, 1, 0]
 
 
-def test_ngrams_stay_within_a_document_and_have_only_known_words():
+def test_ngrams_are_within_documents_and_of_known_words():
     result = tokens([3, 1, 3, 1], [3, 1], [3, 0, 1], [1])
     begins, sizes, buckets = hash_all_word_ngrams(result, 3, 10**6)
     assert begins.tolist() == [0, 1, 2, 4, 0, 1]
@@ -176,7 +176,7 @@ def test_ngrams_stay_within_a_document_and_have_only_known_words():
     assert len(hash_all_word_ngrams(result, 1, 10**6)[0]) == 0
 
 
-def test_ngrams_that_training_has_not_seen_have_no_vector():
+def test_unseen_ngrams_have_no_vector():
     model = model_of("ova", ngrams=2, n_buckets=10**6)
     new = model.transform_tokens(tokens([3, 1, 5])).toarray()[0]  # (3, 1) is known, (1, 5) is not
     assert np.count_nonzero(new) == 5
@@ -184,7 +184,7 @@ def test_ngrams_that_training_has_not_seen_have_no_vector():
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_an_explanation_adds_up_to_the_logits(loss):
+def test_explanation_sums_to_the_logit(loss):
     model = model_of(loss, ngrams=3)
     for doc in range(4):
         one = DATA.select_rows(np.array([doc]))
@@ -201,7 +201,7 @@ def test_an_explanation_adds_up_to_the_logits(loss):
             assert explained.per_token.sum() == pytest.approx(expected, abs=1e-5)
 
 
-def test_rates_fall_to_nothing_with_the_words_that_were_read():
+def test_learning_rate_decreases_linearly_with_processed_words():
     training = FastTextTrainer(FastText(rate=0.8, epochs=2, loss="ova"), X, Y)
     lengths = np.array([1, 3, 4])
     np.testing.assert_allclose(
@@ -212,7 +212,7 @@ def test_rates_fall_to_nothing_with_the_words_that_were_read():
     )
 
 
-def test_others_are_drawn_by_the_root_of_their_frequency_and_are_never_the_label():
+def test_negatives_are_sampled_by_root_frequency():
     Y = csr_array(np.array([[1, 0, 0]] * 16 + [[0, 1, 0]] * 4 + [[0, 0, 1]], np.float32))
     training = FastTextTrainer(FastText(loss="ns", negatives=3), csr_array((21, 2), dtype=np.float32), Y)
     starts, rows, codes = training.select_output_rows(np.full(4000, 1), np.random.default_rng(0))
@@ -225,8 +225,7 @@ def test_others_are_drawn_by_the_root_of_their_frequency_and_are_never_the_label
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_training_that_was_stopped_ends_with_the_same_bytes(loss, tmp_path, monkeypatch):
-    monkeypatch.setattr(fasttext_training, "CHECKPOINT_SECONDS", -1.0)
+def test_resumed_training_has_the_same_bytes(loss, tmp_path):
     train, small = make_planted_corpus(80, seed=1), {"dimension": 8, "epochs": 4, "loss": loss, "word_ngrams": 2}
     whole = Classifier("fasttext", **small).fit(*train, run=ONE).tagger_.model
 
@@ -237,7 +236,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_bytes(loss, tmp_path, mo
         if event.as_json().get("pass") == 3:
             raise Stopped
 
-    run = replace(ONE, checkpoint=tmp_path / "kept")
+    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "kept", interval_seconds=0))
     with pytest.raises(Stopped):
         Classifier("fasttext", **small).fit(*train, run=replace(run, callbacks=stop))
     assert int(run.checkpoint.load_piece("vectors")["n_passes"]) == 2
@@ -246,24 +245,24 @@ def test_a_training_that_was_stopped_ends_with_the_same_bytes(loss, tmp_path, mo
     np.testing.assert_array_equal(resumed.outputs, whole.outputs)
 
 
-def test_a_training_that_diverges_says_so():
+def test_diverged_training_raises():
     with pytest.raises(XmtcError, match=r"diverged with rate=1000: .*; lower the rate"):
         FastText(rate=1000.0, epochs=50, loss="softmax").fit(DATA, run=ONE)
 
 
-def test_a_training_that_memory_cannot_hold_is_refused():
+def test_training_beyond_memory_is_rejected():
     with pytest.raises(XmtcError, match="9 vectors of words and n-grams, and 5 of labels would need"):
         FastText(dimension=10**12).fit(DATA, run=ONE)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_single_label_is_answered(loss):
+def test_single_label_is_predicted(loss):
     model = FastText(loss=loss, dimension=4).fit(Dataset({"words": DOCUMENTS}, csr_array(np.ones((4, 1)))), run=ONE)
     model.check()
     assert (model.predict(DATA, 3, ONE).labels == 0).all()
 
 
-def test_damaged_models_are_refused():
+def test_damaged_models_are_rejected():
     good, tree = model_of("ova", ngrams=2), model_of("hs")
     turned = tree.children[::-1].copy()
     for wrong in (

@@ -1,5 +1,4 @@
-"""Trees over documents: every kernel beside a plain NumPy twin, hand-worked splits, damage, and what FastXML and
-PfastreXML promise."""
+"""FastXML and PfastreXML: kernels against NumPy references, worked examples of splits, damaged models, and presets."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ def objective(w: np.ndarray, X, signs: np.ndarray, costs: np.ndarray) -> float:
 
 
 def by_proximal_gradient(X: np.ndarray, signs: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """The twin of `solve`: a step along the slope, and each weight pulled towards 0."""
+    """Reference implementation of `solve`: proximal gradient descent."""
     w, rate = np.zeros(X.shape[1]), 4 / (np.linalg.norm(X, 2) ** 2 * costs.max())
     for _ in range(20_000):
         moved = w + rate * X.T @ (costs * signs / (1 + np.exp(signs * (X @ w))))
@@ -80,7 +79,7 @@ def solved(
 
 class TestL1Logistic:
     @pytest.mark.parametrize("seed", range(4))
-    def test_as_proximal_gradient(self, seed):
+    def test_equals_proximal_gradient_descent(self, seed):
         X, signs, costs = random_problem(seed)
         w, margins = solved(X, signs, costs)
         expected = by_proximal_gradient(X.toarray().astype(float), signs, costs)
@@ -89,13 +88,13 @@ class TestL1Logistic:
         assert 0 < (w == 0).sum() < len(w)
         np.testing.assert_allclose(margins, X @ w, atol=1e-9)
 
-    def test_few_steps_are_nearly_enough(self):
+    def test_few_steps_nearly_converge(self):
         X, signs, costs = random_problem(7)
         rough, exact = (solved(X, signs, costs, *limits)[0] for limits in ((0.01, 10), (1e-9, 500)))
         none, best = objective(0 * exact, X, signs, costs), objective(exact, X, signs, costs)
         assert best <= objective(rough, X, signs, costs) < best + 0.01 * (none - best)
 
-    def test_slopes(self):
+    def test_slopes_equal_numpy(self):
         rng = np.random.default_rng(0)
         margins, signs, costs = (
             rng.normal(size=50) * 8,
@@ -111,15 +110,15 @@ class TestL1Logistic:
         moved = l1_logistic.compute_loss(margins, 0.5, slopes, signs, costs)
         assert moved == pytest.approx(costs @ np.logaddexp(0, -signs * (margins + 0.5 * slopes)))
 
-    def test_margins_that_are_huge_stay_numbers(self):
+    def test_huge_margins_are_finite(self):
         X = csr_array(np.array([[1e15], [-1e15], [3e14]], np.float32))
         w, margins = solved(X, np.array([1, -1, -1], np.int8), np.full(3, 1e9))
         assert np.isfinite(w).all()
         assert np.isfinite(margins).all()
 
     @pytest.mark.parametrize("seed", range(3))
-    def test_columns_that_are_left_out_have_no_weight(self, seed):
-        """The bound is exact: where neither sum exceeds 1 the best weight is 0."""
+    def test_skipped_columns_have_zero_weight(self, seed):
+        """The bound is exact: if neither sum exceeds 1, the best weight is 0."""
         X, signs, costs = random_problem(seed, n_columns=60)
         X = csr_array(X * np.where(np.arange(60) % 2, 0.1, 1).astype(np.float32))
         costs *= 0.5
@@ -136,8 +135,8 @@ class TestL1Logistic:
         assert (w != 0).any()
 
 
-def parted(Y: np.ndarray, weights: np.ndarray, signs: np.ndarray) -> np.ndarray:
-    """FastXML's alternation in a few lines of NumPy."""
+def reference_partition(Y: np.ndarray, weights: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    """Alternating optimisation of FastXML in NumPy."""
     discounts, last = 1 / np.log2(np.arange(Y.shape[1]) + 2), -1.0
     gains = Y * weights / np.cumsum(discounts)[Y.sum(axis=1).astype(int) - 1][:, None]
     used = np.flatnonzero(Y.sum(axis=0))
@@ -156,9 +155,9 @@ def parted(Y: np.ndarray, weights: np.ndarray, signs: np.ndarray) -> np.ndarray:
     return signs
 
 
-class TestGrowing:
+class TestTreeGrowth:
     @pytest.mark.parametrize("seed", range(5))
-    def test_part(self, seed):
+    def test_partition_equals_the_reference(self, seed):
         rng = np.random.default_rng(seed)
         Y = (rng.random((80, 12)) < 0.2).astype(np.float32)
         Y[np.arange(80), rng.integers(12, size=80)] = 1
@@ -166,7 +165,7 @@ class TestGrowing:
         given = Dataset.from_matrix(np.ones((80, 1)), Y)
         gains, discounts = family.compute_ndcg_gains(given, weights)
         signs = rng.choice([-1, 1], 80).astype(np.int8)
-        expected = parted(Y, weights, signs.astype(float))
+        expected = reference_partition(Y, weights, signs.astype(float))
         labels = given.Y.indptr.astype(np.int64), given.Y.indices.astype(np.int32), gains
         rankings, sums, leaning = np.empty((2, 12), np.int32), np.zeros((2, 12)), np.zeros(12)
         n = growing.partition_by_ndcg(np.arange(80), *labels, discounts, signs, rankings, sums, leaning)
@@ -175,7 +174,7 @@ class TestGrowing:
         assert not sums.any()
         assert not leaning.any()
 
-    def test_gains_by_hand(self):
+    def test_gains_match_a_worked_example(self):
         gains, discounts = family.compute_ndcg_gains(
             Dataset.from_matrix(np.ones((2, 1)), [[1, 0, 1], [0, 0, 1]]), np.array([1, 1, 0.5])
         )
@@ -184,14 +183,14 @@ class TestGrowing:
         np.testing.assert_allclose(gains, [1 / best, 0.5 / best, 0.5])
 
     @pytest.mark.parametrize("n", [0, 1, 2, 50])
-    def test_sort_by(self, n):
+    def test_sort_by_key_equals_sorted(self, n):
         keys = np.random.default_rng(n).integers(0, 9, 60).astype(float)
         items = np.random.default_rng(n).permutation(60).astype(np.int32)
         expected = sorted(items[:n], key=lambda item: (-keys[item], item))
         growing.sort_by_key_descending(keys, items, n)
         assert items[:n].tolist() == expected
 
-    def test_columns(self):
+    def test_useful_columns_equal_numpy(self):
         X, signs, costs = random_problem(3, n_columns=40)
         docs = np.array([5, 3, 50, 21, 8, 30, 31])
         signs, costs = signs[: len(docs)], costs[: len(docs)]
@@ -217,21 +216,21 @@ class TestGrowing:
         np.testing.assert_array_equal(result, np.hstack([dense[:, columns[:n]], np.ones((7, 1))]))
         assert not place.any()
 
-    def test_divide(self):
+    def test_documents_are_reordered_by_margin(self):
         docs = np.array([4, 9, 2, 7, 5])
         assert growing.reorder_by_margin(docs, np.array([-1.0, 0.0, 2.0, -0.1, 3.0])) == 3
         assert docs.tolist() == [9, 2, 5, 4, 7]
 
-    def test_leaf_labels(self):
+    def test_leaf_labels_match_a_worked_example(self):
         Y = csr_array(np.array([[1, 1, 0, 0], [0, 1, 0, 1], [0, 1, 1, 0], [1, 0, 0, 0]], np.float32))
         result, sums = np.empty(4, np.int32), np.zeros(4)
         labels = Y.indptr.astype(np.int64), Y.indices.astype(np.int32)
         n = growing.select_leaf_labels(np.array([0, 1, 2]), *labels, 3, result, sums)
-        assert result[:n].tolist() == [0, 1, 2]  # label 3 is as frequent, and comes last
+        assert result[:n].tolist() == [0, 1, 2]  # label 3 is equally frequent, and comes last
         np.testing.assert_allclose(sums, [1 / 3, 1, 1 / 3, 0])
 
-    def test_a_tree_sends_its_own_documents_where_it_put_them(self):
-        """Leaves are as large as the number of training documents that a walk brings there."""
+    def test_training_documents_reach_their_leaves(self):
+        """The size of a leaf is the number of training documents that are assigned to it."""
         forest = model().forest
         leaves = forest.assign_leaves(*to_kernel_arrays(data().X), model().n_features)
         counted = np.bincount(leaves.ravel(), minlength=len(forest.sizes))
@@ -242,19 +241,19 @@ class TestGrowing:
         first = forest.roots[np.searchsorted(forest.roots, inner, side="right") - 1]
         assert (forest.sizes[inner] == forest.sizes[inner + 1] + forest.sizes[first + forest.negative[inner]]).all()
 
-    def test_documents_that_are_all_the_same_are_one_leaf(self):
+    def test_equal_documents_are_one_leaf(self):
         same = Dataset.from_matrix(np.ones((40, 3)), np.eye(2)[np.arange(40) % 2])
         result = FastXML(n_trees=2).fit(same, run=ONE)
         assert result.forest.negative.tolist() == [LEAF, LEAF]
         np.testing.assert_allclose(result.predict(same, 2, ONE).scores, 0.5)
 
-    def test_a_leaf_remembers_no_more_than_it_may(self):
+    def test_labels_of_a_leaf_are_limited(self):
         result = FastXML(n_trees=2, leaf_labels=3, max_leaf=50).fit(data(), run=ONE).forest
         assert np.diff(result.ends)[result.negative == LEAF].max() == 3
 
 
 def slow_scores(result, X: np.ndarray) -> np.ndarray:
-    """(n_docs, n_labels): every tree walked in Python."""
+    """Return scores of shape (n_docs, n_labels); traverses the trees in Python."""
     forest, total = result.forest, np.zeros((len(X), result.n_labels))
     for tree in range(forest.n_trees):
         for doc, x in enumerate(np.hstack([X, np.ones((len(X), 1))])):
@@ -277,11 +276,11 @@ def assert_ranked_as(answers, expected: np.ndarray) -> None:
 
 
 class TestModels:
-    def test_votes(self):
+    def test_votes_equal_the_reference(self):
         documents = data().select_rows(slice(0, 40))
         assert_ranked_as(model().predict(documents, 7, ONE), slow_scores(model(), documents.X.toarray()))
 
-    def test_centres(self):
+    def test_reranking_equals_the_reference(self):
         documents, result = data().select_rows(slice(0, 40)), reranked()
         X, Y = data().X.toarray(), data().Y.toarray()
         unit = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
@@ -292,8 +291,8 @@ class TestModels:
         expected = slow_scores(result, documents.X.toarray()) ** result.alpha * near ** (1 - result.alpha)
         assert_ranked_as(result.predict(documents, 7, ONE), expected)
 
-    def test_rare_labels_weigh_more(self, monkeypatch):
-        """Where documents are parted, by their inverse propensity."""
+    def test_propensity_weights_favour_rare_labels(self, monkeypatch):
+        """Splits weigh labels by inverse propensity."""
         Y, given = np.zeros((40, 3)), []
         Y[:, 0], Y[:4, 1], Y[20:, 2] = 1, 1, 1
         monkeypatch.setattr(
@@ -303,12 +302,12 @@ class TestModels:
         inverse, best = Propensity().inverse(Y.sum(axis=0), 40), 1 + 1 / np.log2(3)
         np.testing.assert_allclose(given[0][1][2][:2], inverse[:2] / inverse.max() / best)
 
-    def test_presets_are_the_papers_propensities(self):
+    def test_presets_have_the_propensities_of_the_papers(self):
         assert (PfastreXML(preset="amazon").A, PfastreXML(preset="amazon").B) == (0.6, 2.6)
         assert PfastreXML(preset="wikipedia", A=0.7).A == 0.7
 
-    def test_shares(self):
-        """Of the training documents that pass a node, those with the label."""
+    def test_shares_are_fractions_of_training_documents(self):
+        """Fraction of the training documents of a node that have the label."""
         forest, (begin, end) = model().forest, model().forest.roots[:2]
         leaves, has_label = (
             forest.assign_leaves(*to_kernel_arrays(data().X), model().n_features)[:, 0],
@@ -323,24 +322,24 @@ class TestModels:
                 passing[node].append(has_label[document])
         np.testing.assert_allclose(shares, [np.mean(passing[node]) for node in range(end)], atol=1e-6)
 
-    def test_explanations_add_up_to_what_the_words_moved(self):
-        """Where every step is decided by one word alone, its share is the whole change from the root to the leaf."""
+    def test_explanations_sum_to_the_change_of_shares(self):
+        """If one word decides every split, its weight is the whole change from the root to the leaf."""
         X, Y = np.eye(2)[np.arange(60) % 2], np.eye(2)[np.arange(60) % 2]
         result = FastXML(n_trees=3, C=100.0).fit(Dataset.from_matrix(X, Y), run=ONE)
         explained = result.explain(Dataset.from_matrix(X[:1]), 0)
         assert explained.ids.tolist() == [0]
-        assert 0.2 < explained.weights[0] <= 0.5  # from a half to all; the rest is the bias's
+        assert 0.2 < explained.weights[0] <= 0.5  # from a half to all; the remainder belongs to the bias
         against = result.explain(Dataset.from_matrix(X[:1]), 1)
         assert against.weights[0] == pytest.approx(-explained.weights[0])
 
-    def test_a_forest_is_its_trees_side_by_side(self):
+    def test_forest_contains_the_same_trees(self):
         four, forest = FastXML(n_trees=4).fit(data(), run=ONE).forest, model().forest
         one = FastXML(n_trees=1).fit(data(), run=ONE).forest
         assert four.n_trees == 4
         np.testing.assert_array_equal(forest.negative[: forest.roots[1]], one.negative)
         np.testing.assert_array_equal(forest.values[: forest.ends[forest.roots[1]]], one.values)
 
-    def test_a_training_that_was_stopped_goes_on(self, tmp_path, monkeypatch):
+    def test_interrupted_training_resumes(self, tmp_path, monkeypatch):
         whole, recipe = model().forest, FastXML(n_trees=4)
         run = replace(ONE, checkpoint=Checkpoint(tmp_path / "kept"))
         with monkeypatch.context() as patch:
@@ -356,7 +355,7 @@ class TestModels:
         for ours, theirs in zip(again.arrays, whole.arrays, strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
-    def test_too_little_memory_is_told_before_the_training(self, monkeypatch):
+    def test_too_little_memory_is_reported_before_training(self, monkeypatch):
         monkeypatch.setattr("xmtc.core.memory.get_memory_limit", lambda: 1000.0)
         with pytest.raises(XmtcError, match=r"^Growing 1 trees in parallel would need .* use fewer threads"):
             FastXML().fit(data(), run=ONE)
@@ -368,7 +367,7 @@ def broken(array: np.ndarray, place: int, value: float) -> np.ndarray:
     return changed
 
 
-class TestDamage:
+class TestDamagedModels:
     @pytest.mark.parametrize(
         ("name", "place", "value"),
         [
@@ -378,7 +377,7 @@ class TestDamage:
             ("items", -1, 10**6), ("items", -1, 0), ("values", -1, -0.1), ("values", -1, 1.5),
         ],
     )  # fmt: skip
-    def test_of_a_forest(self, name, place, value):
+    def test_damaged_forest_is_rejected(self, name, place, value):
         model().check()
         forest = replace(model().forest, **{name: broken(getattr(model().forest, name), place, value)})
         with pytest.raises(ValueError, match=r"(nodes|items or values) of a forest"):
@@ -389,19 +388,19 @@ class TestDamage:
         [
             ([LEAF], True),
             ([4, 3, LEAF, LEAF, LEAF], True),
-            ([3, 4, LEAF, LEAF, LEAF], False),  # children that cross
-            ([2, LEAF, LEAF, LEAF], False),  # a node that nothing leads to
+            ([3, 4, LEAF, LEAF, LEAF], False),  # crossing children
+            ([2, LEAF, LEAF, LEAF], False),  # an unreachable node
             ([3, LEAF, LEAF], False),
             ([1, LEAF, LEAF], False),
         ],
     )
-    def test_preorder(self, negative, is_whole):
+    def test_preorder_is_checked(self, negative, is_whole):
         nodes = np.array([LEAF, *negative, LEAF], np.int32)
         roots = np.array([0, 1, len(negative) + 1, len(negative) + 2])
         assert is_preorder(roots, nodes, np.empty(len(nodes), np.int64)) == is_whole
 
     @pytest.mark.parametrize("name", ["negative", "sizes", "items", "values"])
-    def test_of_its_sizes(self, name):
+    def test_inconsistent_forest_sizes_are_rejected(self, name):
         forest = replace(model().forest, **{name: getattr(model().forest, name)[:-1]})
         with pytest.raises(ValueError, match=r"(nodes|items or values) of a forest"):
             replace(model(), forest=forest).check()
@@ -409,7 +408,7 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("name", "place", "value"), [("starts", 1, -1), ("starts", -1, 1), ("labels", 0, -1), ("labels", 0, 40)]
     )
-    def test_of_centres(self, name, place, value):
+    def test_damaged_centres_are_rejected(self, name, place, value):
         reranked().check()
         with pytest.raises(ValueError, match=r"do not fit|is out of range"):
             replace(reranked(), **{name: broken(getattr(reranked(), name), place, value)}).check()
@@ -438,8 +437,8 @@ def test_extreme_numbers_give_scores(method, kind, C):
     assert np.isfinite(result.explain(given.select_rows([0]), 2).weights).all()
 
 
-def test_zeros_that_are_written_down_are_no_features():
-    """A sparse matrix may hold them; a column of them alone must not be counted again and again."""
+def test_stored_zeros_are_not_features():
+    """A column that contains only stored zeros must not be counted repeatedly."""
     X = csr_array((np.zeros(400, np.float32), np.zeros(400, np.int32), np.arange(401)), shape=(400, 1))
     given = Dataset.from_matrix(X, np.eye(4)[np.arange(400) % 4])
     assert given.X.nnz == 400
@@ -447,7 +446,7 @@ def test_zeros_that_are_written_down_are_no_features():
 
 
 @pytest.mark.parametrize("method", [FastXML, PfastreXML])
-def test_labels_that_no_document_has(method):
+def test_labels_without_documents_are_never_predicted(method):
     Y = np.zeros((20, 3))
     for labels in (Y, np.hstack([Y, np.ones((20, 1))])):
         given = Dataset.from_matrix(np.eye(20), labels)

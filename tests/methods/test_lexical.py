@@ -1,4 +1,4 @@
-"""Names of labels in texts: the automaton beside its plain twin, labels without documents, and their consensus."""
+"""Label names in texts: the automaton against a reference, labels without documents, and consensus with others."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def names_of(rows: list[list[int]], labels: list[int], preferred: list[bool] | N
     return LabelNames(tokens_of(rows), np.array(labels, np.int32), np.array(kinds, bool))
 
 
-def plain_candidates(names: LabelNames, documents: list[list[int]]) -> dict[tuple[int, int], tuple[int, ...]]:
-    """The twin: every name is looked for at every place."""
+def reference_matches(names: LabelNames, documents: list[list[int]]) -> dict[tuple[int, int], tuple[int, ...]]:
+    """Reference implementation: search every name at every position."""
     begins = names.tokens.offsets.tolist()
     called_so: dict[tuple[int, ...], dict[int, bool]] = {}
     for (begin, end), label, preferred in zip(pairwise(begins), names.labels.tolist(), names.preferred, strict=True):
@@ -89,8 +89,8 @@ def as_mapping(result: NameMatches) -> dict[tuple[int, int], tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_automaton_finds_what_its_twin_finds(seed):
-    """Few words, so that names overlap, share beginnings and lie within each other."""
+def test_automaton_equals_the_reference(seed):
+    """Few words, so that names overlap, share prefixes and contain each other."""
     rng = np.random.default_rng(seed)
     rows = [rng.integers(1, 4, rng.integers(1, 6)).tolist() for _ in range(25)] + [[0]]
     names = names_of(rows, rng.integers(0, 12, len(rows)).tolist(), (rng.random(len(rows)) < 0.5).tolist())
@@ -98,13 +98,13 @@ def test_the_automaton_finds_what_its_twin_finds(seed):
     automaton = AhoCorasickAutomaton.from_names(names)
     automaton.check_sizes(12)
     result = automaton.find_matches(tokens_of(documents), 12)
-    assert as_mapping(result) == plain_candidates(names, documents)
-    assert len(as_mapping(result)) == len(result.docs)  # each once
+    assert as_mapping(result) == reference_matches(names, documents)
+    assert len(as_mapping(result)) == len(result.docs)  # no duplicates
     assert (np.diff(result.docs) >= 0).all()
 
 
-def test_nodes_by_hand():
-    """Names a b, b, b c of the labels 0, 1, 2; the text a b c holds all of them, b within both others."""
+def test_nodes_match_a_worked_example():
+    """Names a b, b, b c of labels 0, 1, 2; the text a b c contains all of them, b inside both others."""
     automaton = AhoCorasickAutomaton.from_names(names_of([[1, 2], [2], [2, 3]], [0, 1, 2]))
     assert automaton.depths.tolist() == [0, 1, 1, 2, 2]  # root, a, b, a b, b c
     assert automaton.fail.tolist() == [0, 0, 0, 2, 0]
@@ -115,7 +115,7 @@ def test_nodes_by_hand():
     assert automaton.mark_name_tokens(tokens_of([[1, 2, 3, 2]]), 2).tolist() == [False, True, True, False]
 
 
-def test_a_name_of_too_many_labels_is_none():
+def test_name_of_too_many_labels_is_ignored():
     names = names_of(
         [[1]] * (MAX_LABELS_PER_NAME + 1) + [[1, 2]] * MAX_LABELS_PER_NAME,
         [*range(MAX_LABELS_PER_NAME + 1), *range(MAX_LABELS_PER_NAME)],
@@ -128,7 +128,7 @@ def test_a_name_of_too_many_labels_is_none():
     assert set(result.shared.tolist()) == {MAX_LABELS_PER_NAME}
 
 
-def test_an_automaton_without_names_finds_nothing():
+def test_automaton_without_names_finds_nothing():
     automaton = AhoCorasickAutomaton.from_names(names_of([[0]], [0]))
     automaton.check_sizes(1)
     assert not len(automaton.find_matches(tokens_of([[1, 2]]), 1).docs)
@@ -144,7 +144,7 @@ def test_an_automaton_without_names_finds_nothing():
         ("offsets", [0, 0, 0, 1, 2, 9], "offsets does not ascend"),
     ],
 )
-def test_a_damaged_automaton_is_refused(field, value, message):
+def test_damaged_automaton_is_rejected(field, value, message):
     automaton = AhoCorasickAutomaton.from_names(names_of([[1, 2], [2], [2, 3]], [0, 1, 2]))
     damaged = replace(automaton, **{field: np.array(value, getattr(automaton, field).dtype)})
     with pytest.raises(ValueError, match=message):
@@ -165,22 +165,23 @@ def test_snowball_stems():
     assert get_stemmer("english")("classification") == get_stemmer("english")("classifications") == "classif"
 
 
-def test_the_view_knows_the_words_of_names_alone():
+def test_vocabulary_of_the_view_contains_only_words_of_names():
     fitted_view, tokens = Names(look_within=3).fit(["The Laws of nature", "nothing"], ONE, names=["law", "Nature laws"])
     assert isinstance(fitted_view, FittedNames)
     assert sorted(fitted_view.vocabulary.words()) == ["law", "nature"]
     law = fitted_view.vocabulary.find("law") + 1
     assert tokens.ids.tolist() == [0, law, 0, 0]
-    assert fitted_view.transform_names(["law law law law"]).ids.tolist() == [law] * 4  # longer than texts are read
+    # longer than `look_within`, which limits only texts
+    assert fitted_view.transform_names(["law law law law"]).ids.tolist() == [law] * 4
 
 
-def test_a_name_with_a_remark_is_also_called_without_it():
+def test_name_with_a_qualifier_also_matches_without_it():
     assert [name.text for name in expand_name("x", "Mercury (planet)")] == ["Mercury (planet)", "Mercury"]
     assert [name.text for name in expand_name("x", "f(x)")] == ["f(x)"]
 
 
-def test_evidence_is_learnt_from_the_other_folds():
-    """A label named in every document and right in half of them; one that is always right; one never."""
+def test_label_statistics_come_from_other_folds():
+    """Label 0 is correct in half of the documents with its name, label 1 always, label 2 never."""
     n_docs = 40 * N_FOLDS
     rng = np.random.default_rng(0)
     half = rng.random(n_docs) < 0.5
@@ -204,7 +205,7 @@ def test_evidence_is_learnt_from_the_other_folds():
     np.testing.assert_allclose(scores, apply_logistic(features, evidence.weights))
 
 
-def test_weights_where_there_is_nothing_to_learn_from():
+def test_logistic_regression_without_data_or_variance():
     weights = fit_logistic_regression(np.zeros((0, 3)), np.zeros(0, bool))
     assert weights.tolist() == [0, 0, 0, 0]
     assert apply_logistic(np.ones((1, 3)), fit_logistic_regression(np.ones((9, 3)), np.ones(9, bool)))[0] > 0.9
@@ -287,7 +288,7 @@ def test_a_consensus_reads_names_in_the_language_of_the_texts(finnish_vocabulary
     assert best_label(tagger, "naapurin kanasta") == "http://pets/hens"
 
 
-def test_a_label_without_documents_is_given(vocabulary, tmp_path):
+def test_label_without_documents_is_predicted(vocabulary, tmp_path):
     tagger = train(documents(), "lexical", run=ONE, vocabulary=vocabulary)
     assert tagger.labels.words() == ["cats", "dogs", "horses"]
     assert tagger.frequencies.tolist() == [5, 5, 0]
@@ -301,19 +302,19 @@ def test_a_label_without_documents_is_given(vocabulary, tmp_path):
     assert best_label(loaded, "the pony") == "horses"
 
 
-def test_without_a_vocabulary_labels_are_their_own_names():
+def test_labels_are_their_own_names_without_a_vocabulary():
     tagger = train(documents(), "lexical", run=ONE)
     assert tagger.labels.words() == ["cats", "dogs"]
     assert best_label(tagger, "Another CAT.") == "cats"
 
 
-def test_deprecated_concepts_are_no_new_labels(tmp_path):
+def test_deprecated_concepts_are_not_added(tmp_path):
     path = tmp_path / "pets.tsv"
     path.write_text("id\tname\tdeprecated\ncats\tcat\ttrue\nhorses\thorse\ttrue\nbirds\tbird\t\n")
     assert {name.label for name in Lexical(vocabulary=str(path)).list_label_names(["cats"])} == {"cats", "birds"}
 
 
-def test_names_in_one_language(tmp_path):
+def test_name_language_selects_names(tmp_path):
     path = tmp_path / "pets.tsv"
     path.write_text("id\tname_en\tname_fi\ncats\tcat\tkissa\n")
     method = Lexical(vocabulary=str(path), name_language="fi")
@@ -322,7 +323,7 @@ def test_names_in_one_language(tmp_path):
         list(Lexical(vocabulary=str(path), name_language="sv").list_label_names(["cats"]))
 
 
-def test_a_consensus_trains_others_on_the_labels_that_occur(vocabulary):
+def test_consensus_trains_other_members_on_labels_with_documents(vocabulary):
     parameters = {"members": ("parabel", "lexical"), "lexical.vocabulary": vocabulary, "min_df": 1}
     tagger = train(documents(), "consensus", run=ONE, **parameters)
     assert tagger.labels.words() == ["cats", "dogs", "horses"]
@@ -349,22 +350,22 @@ def test_combined_with_a_model_of_fewer_labels(vocabulary):
     assert scores == {"P@1": 1.0, "R@5": 0.5}
 
 
-def test_members_with_different_names_are_refused(vocabulary):
+def test_members_with_different_vocabularies_are_rejected(vocabulary):
     parameters = {"members": ("lexical", "lexical"), "lexical.vocabulary": vocabulary}
     with pytest.raises(XmtcError, match="xmtc combine"):
         train(documents(), "consensus", run=ONE, **parameters)
 
 
-def test_of_announced_labels_no_others_are_given(vocabulary):
+def test_only_declared_classes_are_predicted(vocabulary):
     pipeline = Pipeline.from_parameters("lexical", parameters={"vocabulary": vocabulary})
     tagger = pipeline.fit(documents(), run=ONE, classes=["dogs", "cats"])
     assert tagger.labels.words() == ["dogs", "cats"]
     assert best_label(tagger, "three foals") is None
     with_horses = pipeline.fit(documents(), run=ONE, classes=["dogs", "horses", "cats"])
-    assert best_label(with_horses, "three foals") == "horses"  # announced, and known by its names
+    assert best_label(with_horses, "three foals") == "horses"  # declared, and matched by its name
 
 
-def test_a_dataset_without_names_is_refused():
+def test_dataset_without_names_is_rejected():
     data = Dataset({"names": tokens_of([[1], [2]])}, csr_array(np.eye(2, dtype=np.float32)))
     with pytest.raises(XmtcError, match="has no names of labels"):
         Lexical().fit(data)
@@ -380,8 +381,8 @@ def test_names_change_the_fingerprint_and_stay_with_rows():
     assert one.select_label_columns(np.array([1])).Y.toarray().tolist() == [[0], [1]]
 
 
-def test_train_vocab_gives_names_to_look_for(vocabulary, tmp_path):
-    """Once for display and for the method: `--vocab`."""
+def test_train_vocab_option_sets_the_vocabulary_of_lexical(vocabulary, tmp_path):
+    """`--vocab` applies to the display of names and to the method."""
     corpus = tmp_path / "train.jsonl"
     rows = ({"text": document.text, "labels": document.labels} for document in documents())
     corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -393,7 +394,7 @@ def test_train_vocab_gives_names_to_look_for(vocabulary, tmp_path):
         assert tagger.label_name("horses") == "horse"
 
 
-def test_a_combination_explains_by_the_member_that_found_the_label(tmp_path):
+def test_combination_explains_by_the_member_that_found_the_label(tmp_path):
     (tmp_path / "names.tsv").write_text("cats\tcats\nvehicles\tvehicles\n")
     texts, tags = ["cats sleep", "cats run", "dogs sleep", "dogs run"] * 6, [["cats"], ["cats"], ["dogs"], ["dogs"]] * 6
     linear = Classifier("dismec", min_df=1).fit(texts, tags).tagger_

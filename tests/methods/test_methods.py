@@ -1,4 +1,4 @@
-"""Every method through the shared suite of `xmtc.testing`, and the suite through methods that break it."""
+"""Every method passes the conformance tests of `xmtc.testing`, and broken methods fail them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from xmtc.testing import CHECKS, MethodCase, check_method
 
 ONE = testing.ONE_THREAD
 
-# one representation for all labels has it harder
+# a single code for all labels learns them less well
 LEAST_P1 = {"xml_rnn": 0.95, "c2ae": 0.96, "aplc_xlnet": 0.96}
 
 
 def quick(name: str) -> dict[str, Any]:
-    """A method's parameters for this suite; one that reads subwords needs an encoder, one that reads names a table."""
+    """Return fast parameters of a method; an encoder for methods of subwords, a vocabulary for methods of names."""
     try:
         method = method_class(name)
     except MissingExtra as missing:
@@ -47,7 +47,7 @@ def quick(name: str) -> dict[str, Any]:
 
 @cache
 def planted_names() -> str:
-    """A vocabulary in which each label is called by its own words."""
+    """Write a vocabulary in which the name of each label consists of its own words."""
     rows = ["\t".join(["id", "name", "altLabel"])]
     for label in range(testing.N_LABELS):
         name, *others = testing.planted_words(label)
@@ -64,12 +64,12 @@ def case(name: str) -> MethodCase:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", METHODS)
-def test_methods(name, check):
+def test_methods_pass_the_conformance_tests(name, check):
     check(case(name))
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_without_held_out_documents_all_are_learnt_from_to_the_last_pass(name):
+def test_training_without_held_out_documents_uses_all_documents_and_epochs(name):
     parameters = quick(name)
     if not hasattr(method_class(name), "held_out"):
         pytest.skip("holds no documents out")
@@ -96,7 +96,7 @@ def test_without_held_out_documents_all_are_learnt_from_to_the_last_pass(name):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_preset_names_parameters_of_the_method_and_of_its_views(name):
+def test_presets_contain_known_parameters(name):
     quick(name)
     method = method_class(name)
     if not method.presets:
@@ -107,13 +107,13 @@ def test_a_preset_names_parameters_of_the_method_and_of_its_views(name):
         assert set(values) <= known, name
 
 
-def test_a_method_as_it_is_passes():
+def test_method_instance_passes():
     check_method(DiSMEC(C=2.0))
 
 
 @dataclass(frozen=True)
 class Repeats(DiSMEC):
-    """Names its best label twice."""
+    """Predicts its best label twice."""
 
     def _fit(self, data, valid, run):
         return Spoilt.around(
@@ -123,7 +123,7 @@ class Repeats(DiSMEC):
 
 @dataclass(frozen=True)
 class Guesses(DiSMEC):
-    """Has seen another truth."""
+    """Trained on other labels."""
 
     def _fit(self, data, valid, run):
         return super()._fit(replace(data, Y=data.Y[::-1]), valid, run)
@@ -142,6 +142,6 @@ def twice(labels: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("method", "broken"), [(Repeats(), "twice"), (Guesses(), "P@1 is 0.0")])
-def test_the_suite_finds_what_is_broken(method, broken):
+def test_conformance_tests_detect_broken_methods(method, broken):
     with pytest.raises((AssertionError, XmtcError), match=broken):
         check_method(method)

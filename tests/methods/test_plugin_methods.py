@@ -1,5 +1,5 @@
-"""Methods of other packages: found through an entry point or given as they are, checked, saved with the name of their
-package, refused before the training where they could not be saved after it."""
+"""Methods of other packages: found through an entry point or passed as an instance, checked, saved with the name of
+their package, and rejected before training if they cannot be saved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from centroid import Centroid
 from commands import lines_of
-from test_damaged_models import set_said
+from test_damaged_models import set_about_value
 
 from xmtc import Classifier, Dataset, Method, Model, Run, Tagger, XmtcError, array, param, train
 from xmtc.data.in_memory import to_documents
@@ -24,11 +24,11 @@ from xmtc.testing import check_method, make_planted_corpus
 TRAIN = make_planted_corpus(200, seed=1)
 
 
-def test_a_method_as_it_is_passes_the_suite():
+def test_method_instance_passes_the_conformance_tests():
     check_method(Centroid(power=2.0))
 
 
-def test_a_method_is_given_as_it_is():
+def test_method_instance_is_accepted():
     classifier = Classifier(Centroid(power=2.0), min_df=1).fit(*TRAIN)
     assert classifier.tagger_.about["parameters"] == {"power": 2.0}
     assert classifier.get_params()["power"] == 2.0
@@ -41,7 +41,7 @@ def test_a_method_is_given_as_it_is():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    """A folder with an installed package `centroids`, which adds the method `centroid`."""
+    """Create a folder with an installed package `centroids`, which adds the method `centroid`."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "centroids").mkdir()
     source = Path(__file__).parents[1] / "support" / "centroid.py"
@@ -56,13 +56,13 @@ def site(tmp_path_factory) -> Path:
 
 
 def xmtc(*words, path: Path | None = None) -> subprocess.CompletedProcess:
-    """The command in a process of its own, with a folder of packages or without."""
+    """Run the command in its own process, with or without a folder of packages."""
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from xmtc.cli import main; main()"
     command = [sys.executable, "-c", code, str(path or ""), *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
-def test_an_installed_package_adds_a_method(site, tmp_path):
+def test_installed_package_adds_a_method(site, tmp_path):
     (tmp_path / "train.jsonl").write_text(lines_of(100, seed=0))
     command = ("train", tmp_path / "train.jsonl", "-m", "centroid", "-o", tmp_path / "model", "-p", "power=2")
     assert "There is no method 'centroid'" in xmtc(*command).stderr
@@ -86,19 +86,19 @@ def test_an_installed_package_adds_a_method(site, tmp_path):
     )
 
 
-def test_a_folder_imports_nothing(site, tmp_path):
-    """A package that its own method does not find is not imported because a folder names it."""
+def test_model_folder_imports_nothing(site, tmp_path):
+    """A module is not imported because a folder names it."""
     Classifier("parabel").fit(*TRAIN).save(tmp_path / "model")
     (site / "hostile.py").write_text("raise SystemExit('imported')\n")
     for place in ("hostile:Form", "os:system", "xmtc.cli:main", "xmtc.nothing:Here", "xmtc.core.method:Model", 7, "x"):
-        set_said(tmp_path / "model", "parts.model.form", place)
+        set_about_value(tmp_path / "model", "parts.model.form", place)
         done = xmtc("predict", tmp_path / "model", "-", path=site)
         assert (done.returncode, "is damaged" in done.stderr) == (2, True), done.stderr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bag(Model):
-    """A model with a field that nothing can save."""
+class UnsavableModel(Model):
+    """Model with a field that cannot be saved."""
 
     result: dict
 
@@ -110,7 +110,7 @@ class Bag(Model):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Untyped(Bag):
+class Untyped(UnsavableModel):
     result: np.ndarray = field(default_factory=lambda: np.zeros(3))
 
 
@@ -132,20 +132,20 @@ def method_leaving(model) -> Method:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (Bag, "Bag.result is a <class 'dict'>, which a model folder cannot hold"),
+        (UnsavableModel, "UnsavableModel.result is a <class 'dict'>, which a model folder cannot hold"),
         (Untyped, "Untyped.result is an array whose type is not stated: use array(np.float32)"),
         (NoDataclass, "NoDataclass is not a dataclass derived from xmtc.Form or xmtc.Model"),
         (dict, "dict is not a dataclass derived from"),
     ],
 )
-def test_what_could_not_be_saved_is_refused_before_the_training(model, message):
+def test_unsavable_method_is_rejected_before_training(model, message):
     with pytest.raises(XmtcError) as error:
         Classifier(method_leaving(model)).fit(*TRAIN)
     assert str(error.value).startswith("The model of Leaves cannot be saved: ")
     assert message in str(error.value)
 
 
-def test_a_method_inside_a_function_cannot_be_found_again():
+def test_method_defined_in_a_function_is_rejected():
     @dataclass(frozen=True)
     class Inner(Method):
         def _fit(self, data, valid, run):
@@ -155,7 +155,7 @@ def test_a_method_inside_a_function_cannot_be_found_again():
         Classifier(Inner()).fit(*TRAIN)
 
 
-def test_the_contract_is_abstract():
+def test_incomplete_methods_cannot_be_instantiated():
     @dataclass(frozen=True)
     class NoFit(Method):
         power: float = param(1.0, "nothing")
@@ -170,7 +170,7 @@ def test_the_contract_is_abstract():
         NoPredict(n_labels=1, views={}, weights=np.zeros(1, np.float32))
 
 
-def test_a_saved_model_of_an_imported_module_is_loaded(tmp_path):
+def test_model_of_an_imported_module_is_loaded(tmp_path):
     Classifier(Centroid()).fit(*TRAIN).save(tmp_path / "model")
     assert Tagger.load(tmp_path / "model").predict_labels(TRAIN[0][:1])
     code = dedent(

@@ -10,6 +10,7 @@ from math import exp, log
 import numpy as np
 import pytest
 from planted import make_planted_corpus, planted_label, planted_words
+from recorded_progress import RecordedProgress
 from rich.console import Console
 from scipy.sparse import csr_array, random_array
 
@@ -43,7 +44,6 @@ from xmtc.methods.autoencoder.network import (  # noqa: E402
     SequenceFeatures,
 )
 from xmtc.methods.autoencoder.rank_ae import RankAE, mean_squared_distance  # noqa: E402
-from xmtc.nn import training  # noqa: E402
 from xmtc.nn.batch_norm import BatchNorm  # noqa: E402
 from xmtc.nn.batches import (  # noqa: E402
     BagLoader,
@@ -456,7 +456,6 @@ def test_resumed_training_equals_uninterrupted_training(kind, tmp_path, monkeypa
     method = replace(method, epochs=4, average_from=2, decay=0.9, weight_decay=0.01)
     data = as_tokens(make_planted_features(60, 1)) if kind == "lstm" else make_planted_features(60, 1)
     whole = method.fit(data, run=ONE)
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     finish = TrainingState.finish_epoch
 
     def interrupted_finish(self, score):
@@ -465,7 +464,7 @@ def test_resumed_training_equals_uninterrupted_training(kind, tmp_path, monkeypa
         finish(self, score)
 
     monkeypatch.setattr(TrainingState, "finish_epoch", interrupted_finish)
-    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts"))
+    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts", interval_seconds=0))
     with pytest.raises(KeyboardInterrupt):
         method.fit(data, run=run)
     monkeypatch.setattr(TrainingState, "finish_epoch", finish)
@@ -509,27 +508,10 @@ def test_training_with_sparse_gradients(monkeypatch):
 
 
 def test_training_without_validation_uses_all_documents():
-    data, seen = make_planted_features(40, 1), []
+    data, progress = make_planted_features(40, 1), RecordedProgress()
     method = replace(SMALL, held_out=0.0, epochs=3, average_from=9)
-
-    class Progress:
-        def advance(self, steps=1):
-            seen.append(steps)
-
-        def set_status(self, status):
-            pass
-
-        def __call__(self, title, total=None):
-            return self
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            pass
-
-    model = method.fit(data, run=replace(ONE, progress=Progress()))
-    assert sum(seen) == 3 * 40
+    model = method.fit(data, run=replace(ONE, progress=progress))
+    assert progress.steps == 3 * 40
     design = method.build_design(data, None)
     last = method.build_network(design, None, data, ONE)
     kept = {}

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
 
 from xmtc import Classifier  # noqa: E402
+from xmtc.core.checkpoint import Checkpoint  # noqa: E402
 from xmtc.core.dataset import Dataset, Tokens  # noqa: E402
 from xmtc.core.run import Run  # noqa: E402
 from xmtc.data.in_memory import to_documents  # noqa: E402
@@ -21,7 +22,6 @@ from xmtc.methods.convolution.bow_cnn import BowCNN, BowCNNDesign  # noqa: E402
 from xmtc.methods.convolution.model import ConvolutionalModel  # noqa: E402
 from xmtc.methods.convolution.network import NetworkWithLoss, compute_chunk_offsets  # noqa: E402
 from xmtc.methods.convolution.xml_cnn import PRESETS, XMLCNN, XMLCNNDesign  # noqa: E402
-from xmtc.nn import training  # noqa: E402
 from xmtc.nn.batch_norm import BatchNorm  # noqa: E402
 from xmtc.nn.batches import LabelLoader, TokenLoader  # noqa: E402
 from xmtc.nn.network import (  # noqa: E402
@@ -289,14 +289,10 @@ def test_resumed_training_equals_uninterrupted_training(method, tmp_path):
         if event.as_json()["event"] == "pass" and event.number == 2:
             raise Stopped
 
-    def fit(**more):
-        return Classifier(name, **small).fit(*train, run=replace(ONE, checkpoint=tmp_path / "kept", **more))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-        with pytest.raises(Stopped):
-            fit(callbacks=stop)
-        resumed = fit()
+    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "kept", interval_seconds=0))
+    with pytest.raises(Stopped):
+        Classifier(name, **small).fit(*train, run=replace(run, callbacks=stop))
+    resumed = Classifier(name, **small).fit(*train, run=run)
     for one, two in zip(
         whole.tagger_.model.network.weights.arrays.values(),
         resumed.tagger_.model.network.weights.arrays.values(),

@@ -1,4 +1,4 @@
-"""What `xmtc predict` writes: every format and layout, beside documents, on a terminal; whole or not at all."""
+"""Output of `xmtc predict`: formats and layouts, files per document, terminals, and complete files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 import pyarrow.parquet
 import pytest
-from commands import XMTC, make_place, xmtc
+from commands import XMTC, invoke, make_place
 
 from xmtc.errors import MissingExtra, XmtcError
 from xmtc.output import Prediction, PredictionTable, choose_prediction_format, open_prediction_writer, workbook
@@ -44,7 +44,7 @@ def place(tmp_path_factory) -> Path:
 
 
 def sheets_of(path: Path) -> list[list[list[Any]]]:
-    """The cells of a workbook, read as Excel would: texts, numbers, None where there is none."""
+    """Return the cells of a workbook as in Excel: texts, numbers, None for empty cells."""
     with zipfile.ZipFile(path) as book:
         names = sorted(name for name in book.namelist() if re.fullmatch(r"xl/worksheets/sheet\d+\.xml", name))
         trees = [ElementTree.fromstring(book.read(name)) for name in names]
@@ -63,7 +63,7 @@ def cells_of(row: ElementTree.Element) -> list[Any]:
 
 
 def rows_in(path: Path) -> list[list[Any]]:
-    """The rows of any kind of table; of text, numbers as numbers and empty cells as None."""
+    """Return the rows of any table; in text tables, numbers are converted and empty cells are None."""
     if path.suffix == ".xlsx":
         (sheet,) = sheets_of(path)
         return [row + [None] * (len(sheet[0]) - len(row)) for row in sheet]
@@ -86,8 +86,8 @@ TABLES = ["x.csv", "x.tsv", "x.xlsx", "x.parquet"]
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_row_for_each_label(place, name):
-    done = xmtc("predict", "model", "three.jsonl", "-k", 2, "-o", name, cwd=place)
+def test_long_layout_has_a_row_per_label(place, name):
+    done = invoke("predict", "model", "three.jsonl", "-k", 2, "-o", name, cwd=place)
     assert done.returncode == 0, done.stderr
     assert done.stdout == b""
     assert f"{TWO_OF_THREE}\n".encode() in done.stderr
@@ -102,9 +102,9 @@ def test_a_row_for_each_label(place, name):
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_row_for_each_document_and_fields_carried_along(place, name):
+def test_wide_layout_has_a_row_per_document_and_kept_fields(place, name):
     words = ("predict", "model", "three.jsonl", "-k", 2, "--wide", "--keep", "title, year,labels", "-o", name)
-    done = xmtc(*words, cwd=place)
+    done = invoke(*words, cwd=place)
     assert done.returncode == 0, done.stderr
     head, *rows = rows_in(place / name)
     assert head == ["id", "title", "year", "input_labels", "label_1", "score_1", "label_2", "score_2"]
@@ -120,8 +120,8 @@ def test_a_row_for_each_document_and_fields_carried_along(place, name):
     assert (b"2 cells start like a formula" in done.stderr) == is_text
 
 
-def test_json_lines_hold_all_as_it_was(place):
-    xmtc("predict", "model", "three.jsonl", "--keep", "title,year,labels", "-k", 1, "-o", "x.ndjson", cwd=place)
+def test_json_lines_keep_types_of_fields(place):
+    invoke("predict", "model", "three.jsonl", "--keep", "title,year,labels", "-k", 1, "-o", "x.ndjson", cwd=place)
     first, second, third = map(json.loads, (place / "x.ndjson").read_text("utf-8").splitlines())
     assert list(first) == ["id", "title", "year", "input_labels", "labels"]
     assert (first["title"], first["year"], first["input_labels"]) == ("=Ärger, 1", 1999, ["x", "y"])
@@ -131,16 +131,16 @@ def test_json_lines_hold_all_as_it_was(place):
 
 
 @pytest.mark.parametrize("source", ["table.csv", "table.parquet"])
-def test_fields_of_tables_are_carried_along(place, source):
+def test_fields_of_tables_are_kept(place, source):
     (place / "table.csv").write_text("id,text,Shelf\n1,word1alpha word1beta,Top\n2,word7alpha,\n")
     table = {"id": ["1", "2"], "text": ["word1alpha word1beta", "word7alpha"], "Shelf": ["Top", None]}
     pyarrow.parquet.write_table(pyarrow.table(table), place / "table.parquet")
-    done = xmtc("predict", "model", source, "--keep", "Shelf", "-k", 1, "-o", "kept.csv", cwd=place)
+    done = invoke("predict", "model", source, "--keep", "Shelf", "-k", 1, "-o", "kept.csv", cwd=place)
     assert done.returncode == 0, done.stderr
     assert [row[:2] for row in rows_in(place / "kept.csv")] == [["id", "Shelf"], ["1", "Top"], ["2", None]]
 
 
-def test_names_have_a_column_where_there_are_names(tmp_path):
+def test_names_column_exists_if_the_model_has_names(tmp_path):
     table = PredictionTable(k=2, has_names=True)
     answers = [Prediction("d", [Tag("q1", 0.5, "Äpfel"), Tag("q2", 0.25)])]
     assert [column.name for column in table.columns] == ["id", "rank", "label", "name", "score"]
@@ -163,38 +163,38 @@ def test_names_have_a_column_where_there_are_names(tmp_path):
         assert rows_in(tmp_path / name)[1][2] == "Äpfel"
 
 
-def test_a_mark_for_excel_and_compression(place):
+def test_byte_order_mark_and_compression(place):
     for name, delimiter in (("x.csv", ","), ("x.tsv", "\t")):
-        assert xmtc("predict", "model", "three.jsonl", "-o", name, "--bom", cwd=place).returncode == 0
+        assert invoke("predict", "model", "three.jsonl", "-o", name, "--bom", cwd=place).returncode == 0
         assert (place / name).read_bytes().startswith(f"\ufeffid{delimiter}rank".encode())
-    done = xmtc("predict", "model", "three.jsonl", "--format", "csv", "--bom", cwd=place)
+    done = invoke("predict", "model", "three.jsonl", "--format", "csv", "--bom", cwd=place)
     assert done.stdout.startswith(b"\xef\xbb\xbfid,rank,label,score\n")
-    xmtc("predict", "model", "three.jsonl", "-o", "x.csv.gz", cwd=place)
+    invoke("predict", "model", "three.jsonl", "-o", "x.csv.gz", cwd=place)
     assert gzip.decompress((place / "x.csv.gz").read_bytes()).startswith(b"id,rank,label,score\na,1,label-01,")
 
 
-def test_a_format_by_name_is_stronger_than_the_ending(place):
-    assert xmtc("predict", "model", "three.jsonl", "-o", "x.dat", "--format", "tsv", cwd=place).returncode == 0
+def test_format_option_overrides_the_extension(place):
+    assert invoke("predict", "model", "three.jsonl", "-o", "x.dat", "--format", "tsv", cwd=place).returncode == 0
     assert (place / "x.dat").read_text().startswith("id\trank\t")
-    piped = xmtc("predict", "model", "three.jsonl", "--format", "parquet", cwd=place).stdout
+    piped = invoke("predict", "model", "three.jsonl", "--format", "parquet", cwd=place).stdout
     assert piped.startswith(b"PAR1")
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+A1", "-A1", "@SUM(A1)", "\t=1", "\r=1", "-1+2", "--1", "＝1", "-", "+49 1"])
-def test_what_a_spreadsheet_runs(text):
+def test_formulas_are_escaped(text):
     assert is_formula(text)
 
 
 @pytest.mark.parametrize(
     "text", ["-1", "+1.5", "-0.25", "-1e-05", ".5", "-.5", "1", "a=b", "", " =1", "'=1", "http://x"]
 )
-def test_what_a_spreadsheet_does_not_run(text):
+def test_other_texts_are_not_escaped(text):
     assert not is_formula(text)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_numbers_below_zero_stay_numbers(tmp_path, name):
-    """No method of xmtc has such scores; another package's may."""
+def test_negative_numbers_are_numbers(tmp_path, name):
+    """Only methods of other packages have negative scores."""
     table = PredictionTable(kept_fields=("n", "list", "no"))
     answers = [Prediction("-7", [Tag("-1", -0.25), Tag("=x", -1e-7)], (-3.5, ["=x"], float("nan")))]
     with open_prediction_writer(str(tmp_path / name), choose_prediction_format(name, None), table) as write:
@@ -205,15 +205,15 @@ def test_numbers_below_zero_stay_numbers(tmp_path, name):
     assert rows[0][:4] == ["-7", -3.5 if name == "x.xlsx" else "-3.5", '["=x"]', None]
 
 
-def test_texts_in_a_workbook_stay_texts(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(workbook, "MAX_EXCEL_CHARACTERS", 20)
+def test_texts_in_a_workbook_are_not_converted(tmp_path, capsys):
     table = PredictionTable(kept_fields=("much", "long"))
-    kept = (10**17, "half \ud83d and far more than that")
+    text = "half {} and far more" + " than that" * 4000
+    kept = (10**17, text.format("\ud83d"))
     with open_prediction_writer(str(tmp_path / "x.xlsx"), "xlsx", table) as write:
         write([Prediction("1", [Tag("=1+1", 0.5), Tag("\x1b_x0041_ & <b>", 0.25)], kept)])
     (rows,) = sheets_of(tmp_path / "x.xlsx")
-    assert rows[1][:5] == ["1", "100000000000000000", "half \\ud83d and far…", 1, "=1+1"]
-    assert "2 texts are longer than the 20 characters of a cell and truncated" in capsys.readouterr().err
+    assert rows[1][:5] == ["1", "1" + 17 * "0", text.format("\\ud83d")[:32_766] + "…", 1, "=1+1"]
+    assert "2 texts are longer than the 32,767 characters of a cell and truncated" in capsys.readouterr().err
     with zipfile.ZipFile(tmp_path / "x.xlsx") as book:
         styles = ElementTree.fromstring(book.read("xl/styles.xml"))
         sheet = ElementTree.fromstring(book.read("xl/worksheets/sheet1.xml"))
@@ -222,7 +222,7 @@ def test_texts_in_a_workbook_stay_texts(tmp_path, monkeypatch, capsys):
     assert [marked[style[place]] for place in ("A2", "E2", "E3")] == [False, True, False]
 
 
-def test_a_workbook_goes_on_in_another_sheet(tmp_path, monkeypatch):
+def test_workbook_continues_in_another_sheet(tmp_path, monkeypatch):
     monkeypatch.setattr(workbook, "MAX_EXCEL_ROWS", 4)
     with open_prediction_writer(str(tmp_path / "x.xlsx"), "xlsx", PredictionTable()) as write:
         write(Prediction(str(i), [Tag("a", 0.5)]) for i in range(7))
@@ -232,7 +232,7 @@ def test_a_workbook_goes_on_in_another_sheet(tmp_path, monkeypatch):
     assert {tuple(sheet[0]) for sheet in sheets} == {("id", "rank", "label", "score")}
 
 
-def test_what_no_workbook_holds_is_refused_before_anything_is_lost(tmp_path):
+def test_limits_of_workbooks_are_checked_before_writing(tmp_path):
     (tmp_path / "x.xlsx").write_text("old")
     writer = open_prediction_writer(str(tmp_path / "x.xlsx"), "xlsx", PredictionTable(k=10_000, wide=True))
     with pytest.raises(XmtcError, match=r"A workbook has at most 16,384 columns, and this one needs 20,001"), writer:
@@ -241,7 +241,7 @@ def test_what_no_workbook_holds_is_refused_before_anything_is_lost(tmp_path):
     assert os.listdir(tmp_path) == ["x.xlsx"]
 
 
-def test_a_workbook_needs_an_extra(tmp_path, monkeypatch):
+def test_workbook_needs_an_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "xlsxwriter", None)
     writer = open_prediction_writer(str(tmp_path / "x.xlsx"), "xlsx", PredictionTable())
     with (
@@ -252,29 +252,29 @@ def test_a_workbook_needs_an_extra(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", *TABLES])
-def test_a_result_is_not_lost_where_something_fails(place, name):
-    """The last of many lines is torn: all before it were answered."""
+def test_existing_output_is_kept_if_prediction_fails(place, name):
+    """The last of many lines is damaged, after predictions were written."""
     (place / name).write_text("old")
     (place / "torn.jsonl").write_text((place / "test.jsonl").read_text() * 100 + "{torn\n")
-    done = xmtc("predict", "model", "torn.jsonl", "-o", name, cwd=place)
+    done = invoke("predict", "model", "torn.jsonl", "-o", name, cwd=place)
     assert done.returncode == 2
     assert b"torn.jsonl, line 6001: " in done.stderr
     assert (place / name).read_text() == "old"
     assert not [path.name for path in place.iterdir() if path.name.endswith(".part")]
-    done = xmtc("predict", "model", "torn.jsonl", "-o", name, "--on-error", "skip", cwd=place)
+    done = invoke("predict", "model", "torn.jsonl", "-o", name, "--on-error", "skip", cwd=place)
     assert b"6,000 documents labelled.\n1 line of torn.jsonl set aside" in done.stderr
     assert (place / name).read_bytes()[:3] != b"old"
 
 
 @pytest.mark.parametrize("format", ["jsonl", "csv", "xlsx", "parquet"])
-def test_a_full_disk_is_a_sentence(place, format):
-    done = xmtc("predict", "model", "test.jsonl", "-o", "/dev/full", "--format", format, cwd=place)
+def test_full_disk_is_a_one_line_error(place, format):
+    done = invoke("predict", "model", "test.jsonl", "-o", "/dev/full", "--format", format, cwd=place)
     assert done.returncode == 2
     assert done.stderr == b"xmtc: /dev/full cannot be written (No space left on device); choose another place.\n"
 
 
-def shown_on_a_terminal(*words, cwd: Path, columns: int = 100) -> tuple[str, str]:
-    """What a command prints to a terminal, without colours, and to standard error."""
+def run_on_a_terminal(*words, cwd: Path, columns: int = 100) -> tuple[str, str]:
+    """Return what a command prints to a terminal, without colours, and to standard error."""
     master, end = pty.openpty()
     variables = {**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1", "TERM": "xterm"}
     done = subprocess.run([*XMTC, *map(str, words)], cwd=cwd, stdout=end, stderr=subprocess.PIPE, env=variables)
@@ -283,55 +283,55 @@ def shown_on_a_terminal(*words, cwd: Path, columns: int = 100) -> tuple[str, str
     try:
         while part := os.read(master, 65536):
             shown += part
-    except OSError:  # how a terminal ends
+    except OSError:  # how reading a closed terminal ends
         pass
     os.close(master)
     return re.sub(r"\x1b\[[\d;]*m", "", shown.decode()).replace("\r\n", "\n"), done.stderr.decode()
 
 
-def test_a_table_on_a_terminal(place):
-    shown, said = shown_on_a_terminal("predict", "model", "three.jsonl", "-k", 2, cwd=place)
+def test_terminal_shows_a_table(place):
+    shown, said = run_on_a_terminal("predict", "model", "three.jsonl", "-k", 2, cwd=place)
     lines = [line.split() for line in shown.splitlines() if line.strip(" ─")]
     assert lines[0] == ["id", "text", "rank", "label", "score"]
     assert lines[1][:5] == ["a", "word1alpha", "word1beta", "1", "label-01"]
     assert lines[2][0] == "2"
     assert lines[3] == ["b", "nothing", "of", "this", "is", "known"]
     assert said == f"{TWO_OF_THREE}\n"
-    kept, _ = shown_on_a_terminal("predict", "model", "three.jsonl", "-k", 1, "--keep", "title", cwd=place)
+    kept, _ = run_on_a_terminal("predict", "model", "three.jsonl", "-k", 1, "--keep", "title", cwd=place)
     assert "=Ärger, 1" in kept
     assert "word1alpha" not in kept
-    wide, _ = shown_on_a_terminal("predict", "model", "three.jsonl", "-k", 2, "--wide", cwd=place)
+    wide, _ = run_on_a_terminal("predict", "model", "three.jsonl", "-k", 2, "--wide", cwd=place)
     assert wide.split()[:6] == ["id", "text", "label_1", "score_1", "label_2", "score_2"]
 
 
-def test_a_named_format_stays_itself_on_a_terminal(place):
-    shown, _ = shown_on_a_terminal("predict", "model", "three.jsonl", "-k", 1, "--format", "jsonl", cwd=place)
+def test_format_option_applies_on_a_terminal(place):
+    shown, _ = run_on_a_terminal("predict", "model", "three.jsonl", "-k", 1, "--format", "jsonl", cwd=place)
     assert [json.loads(line)["id"] for line in shown.splitlines()] == ["a", "b", "c"]
-    _, said = shown_on_a_terminal("predict", "model", "three.jsonl", "--format", "xlsx", cwd=place)
+    _, said = run_on_a_terminal("predict", "model", "three.jsonl", "--format", "xlsx", cwd=place)
     assert said == "xmtc: xlsx cannot be shown in a terminal; name a file with -o, such as predictions.xlsx.\n"
 
 
-def test_one_text(place):
-    done = xmtc("predict", "model", "--string", "word7alpha\nword7gamma", "-k", 1, cwd=place)
+def test_single_text_is_predicted(place):
+    done = invoke("predict", "model", "--string", "word7alpha\nword7gamma", "-k", 1, cwd=place)
     assert done.stderr == b""
     (answer,) = map(json.loads, done.stdout.splitlines())
     assert answer["id"] == "1"
     assert [tag["label"] for tag in answer["labels"]] == ["label-07"]
-    assert json.loads(xmtc("predict", "model", "--string", "", cwd=place).stdout) == {"id": "1", "labels": []}
-    xmtc("predict", "model", "--string", "word7alpha", "-o", "one.csv", cwd=place)
+    assert json.loads(invoke("predict", "model", "--string", "", cwd=place).stdout) == {"id": "1", "labels": []}
+    invoke("predict", "model", "--string", "word7alpha", "-o", "one.csv", cwd=place)
     assert len(rows_in(place / "one.csv")) == 6
     odd = subprocess.run([*XMTC, "predict", "model", "--string", b"word7alpha \xff"], cwd=place, capture_output=True)
     assert odd.returncode == 0
     assert b"label-07" in odd.stdout
 
 
-def test_results_beside_the_files_of_a_folder(place):
+def test_per_file_results_are_written_next_to_the_texts(place):
     folder = place / "texts"
     folder.mkdir()
     (folder / "a.b.txt").write_text("word1alpha word1beta")
     (folder / "c.txt").write_text("nothing known")
     (folder / "c.tags.tsv").write_text("mine")
-    done = xmtc("predict", "model", "texts", "--per-file", "-k", 2, cwd=place)
+    done = invoke("predict", "model", "texts", "--per-file", "-k", 2, cwd=place)
     assert done.returncode == 0, done.stderr
     assert done.stdout == b""
     assert b"1 existing file was kept; --force replaces them.\n1 document labelled.\n" in done.stderr
@@ -341,14 +341,14 @@ def test_results_beside_the_files_of_a_folder(place):
     assert label == "label-01"
     assert 0 < float(score) <= 1
     assert (folder / "c.tags.tsv").read_text() == "mine"
-    xmtc("predict", "model", "texts", "--per-file", "-k", 2, "--suffix", ".annif", cwd=place)
+    invoke("predict", "model", "texts", "--per-file", "-k", 2, "--suffix", ".annif", cwd=place)
     assert (folder / "a.b.annif").read_text().splitlines() == lines
-    xmtc("predict", "model", "texts", "--per-file", "--force", cwd=place)
+    invoke("predict", "model", "texts", "--per-file", "--force", cwd=place)
     assert (folder / "c.tags.tsv").read_text() == ""
     assert sorted(os.listdir(folder)) == ["a.b.annif", "a.b.tags.tsv", "a.b.txt", "c.annif", "c.tags.tsv", "c.txt"]
 
 
-def test_subjects_stand_in_brackets_with_their_names_as_annif_has_them(tmp_path):
+def test_annif_files_have_uris_in_brackets_and_names(tmp_path):
     from xmtc.output.side_files import SideFiles
 
     results = SideFiles(tmp_path, ".annif", PredictionTable(has_names=True))
@@ -358,28 +358,28 @@ def test_subjects_stand_in_brackets_with_their_names_as_annif_has_them(tmp_path)
     assert lines == ["<http://x/1>\tÄpfel\t0.5", "<urn:n:2>\t\t0.25", "=3\t\t0.125"]
 
 
-def test_kept_fields_have_names_of_their_own():
+def test_kept_fields_have_unique_names():
     table = PredictionTable(kept_fields=("label", "id", "input_label", "title"))
     names = [column.name for column in table.document_columns]
     assert names == ["id", "input_label", "input_id", "input_input_label", "title"]
 
 
-def test_fields_that_are_nowhere_are_told(place):
-    done = xmtc("predict", "model", "three.jsonl", "--keep", "title,titel,title", "-k", 1, cwd=place)
+def test_missing_fields_are_reported(place):
+    done = invoke("predict", "model", "three.jsonl", "--keep", "title,titel,title", "-k", 1, cwd=place)
     assert done.returncode == 0
     assert done.stderr == b"The field 'titel' is empty in all documents; check --keep.\n"
     assert list(json.loads(done.stdout.splitlines()[0])) == ["id", "title", "titel", "labels"]
 
 
-def test_many_labels_are_as_many_as_there_are(place):
-    assert xmtc("predict", "model", "three.jsonl", "-k", 10**6, "--wide", "-o", "all.csv", cwd=place).returncode == 0
+def test_k_is_limited_by_the_number_of_labels(place):
+    assert invoke("predict", "model", "three.jsonl", "-k", 10**6, "--wide", "-o", "all.csv", cwd=place).returncode == 0
     assert len(rows_in(place / "all.csv")[0]) == 1 + 2 * 40
 
 
-def test_a_link_stays_a_link_and_an_interrupted_command_leaves_nothing(place):
+def test_link_is_kept_and_interrupted_command_leaves_no_file(place):
     (place / "target.csv").write_text("old")
     (place / "link.csv").symlink_to("target.csv")
-    assert xmtc("predict", "model", "three.jsonl", "-o", "link.csv", cwd=place).returncode == 0
+    assert invoke("predict", "model", "three.jsonl", "-o", "link.csv", cwd=place).returncode == 0
     assert (place / "link.csv").is_symlink()
     assert (place / "target.csv").read_text().startswith("id,rank,")
 

@@ -1,8 +1,8 @@
-"""What the README and the docs tell people to type is typed here.
+"""Examples of the README and the docs are executed.
 
-The name of a fence says what it holds: `bash` and `python` are run, page by page, from top to bottom; `console` and
-`py`, a program, cannot be run here, and NOT_RUN counts them with the reason; what is only shown is `text`, `json`,
-`toml` or `math`."""
+The language of a fence says how: `bash` and `python` are run page by page, from top to bottom; `console` and `py`
+cannot be run here, and NOT_RUN counts them with the reason; `text`, `json`, `toml` and `math` are only displayed.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if not (ROOT / "README.md").exists():
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN, SHOWN, NOT_RUN_HERE = {"bash", "python"}, {"text", "json", "toml", "math"}, {"console", "py"}
 
-# How many fences of a page are not run, and why.
+# Number of fences of a page that are not run, and the reason.
 NOT_RUN = {
     "README.md": (1, "make, which sets up a virtual environment"),
     "docs/explanation/aplc-xlnet.md": (1, "a GPU, and encoders to download"),
@@ -63,7 +63,7 @@ NOT_RUN = {
         "a corpus that is not in the repository, and a service; run by tests/slow/test_journeys.py",
     ),
 }
-# What the pages had when this was written: less of it is not lost unnoticed.
+# Minimum number of executed fences of each kind, so that a loss is noticed.
 LEAST_COMMANDS, LEAST_PROGRAMS, LEAST_OUTPUTS = 67, 21, 6
 
 
@@ -93,9 +93,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory) -> Path:
-    """A folder with the files that the pages speak of."""
-    folder = tmp_path_factory.mktemp("prepared")
+def examples_folder(tmp_path_factory) -> Path:
+    """Create a folder with the files that the pages use."""
+    folder = tmp_path_factory.mktemp("examples")
     texts, tags = make_planted_corpus(120, seed=0)
     lines = [
         json.dumps({"id": f"d{i}", "text": t, "labels": y}) for i, (t, y) in enumerate(zip(texts, tags, strict=True))
@@ -108,9 +108,9 @@ def prepared(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("page", TO_RUN, ids=name_of)
-def test_what_a_page_tells_to_type_runs(page, prepared, tmp_path, monkeypatch):
+def test_commands_and_programs_of_pages_run(page, examples_folder, tmp_path, monkeypatch):
     folder = tmp_path / "work"
-    shutil.copytree(prepared, folder)
+    shutil.copytree(examples_folder, folder)
     monkeypatch.chdir(folder)
     is_exact = made_with() in page.read_text()
     last = ""
@@ -131,12 +131,12 @@ def made_with() -> str:
 
 
 def run_program(page: Path, program: str) -> None:
-    module = sys.modules["page"] = ModuleType("page")  # a page declares dataclasses, which look for their module
+    module = sys.modules["page"] = ModuleType("page")  # pages declare dataclasses, which look up their module
     try:
-        with patch.dict(METRIC_FAMILIES):  # and a measure
+        with patch.dict(METRIC_FAMILIES):  # and a metric
             exec(compile(program, str(page), "exec"), vars(module))
     finally:
-        del sys.modules["page"]  # alone: what the program has imported must not be imported twice
+        del sys.modules["page"]  # without what the program imported, which must not be imported twice
 
 
 def run_command(command: str) -> str:
@@ -153,7 +153,7 @@ def run_command(command: str) -> str:
 
 
 def assert_shows(said: str, printed: str) -> None:
-    """Line by line, but for seconds, and for progress, which only a slow machine tells; dots alone stand for any
+    """Compare line by line, without seconds and progress, which depend on the machine; a line of dots matches any
     lines."""
     printed = re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d .*\n", "", printed, flags=re.MULTILINE)
     without_times = [re.sub(r"\d+\.\d s\b", "… s", text) for text in (said, printed)]
@@ -164,8 +164,8 @@ def assert_shows(said: str, printed: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_a_page_hides_nothing_from_these_tests(page):
-    """Every fence has a name that says what becomes of it, and commands stand nowhere else."""
+def test_every_fence_of_a_page_has_a_known_language(page):
+    """Commands are only in fences with a language that is executed or counted."""
     name, found = name_of(page), FENCES[name_of(page)]
     assert {fence.language for fence in found} <= RUN | SHOWN | NOT_RUN_HERE
     assert sum(fence.language in NOT_RUN_HERE for fence in found) == NOT_RUN.get(name, (0, ""))[0]
@@ -177,13 +177,13 @@ def test_a_page_hides_nothing_from_these_tests(page):
     assert not re.search(r"^    (\$ )?(xmtc|pip|make) ", outside, re.MULTILINE)
 
 
-def test_pages_install_from_a_clone_because_xmtc_is_on_no_index():
-    """Only the overview says how to add an extra where xmtc is installed already."""
+def test_pages_install_from_a_clone():
+    """xmtc is in no package index; only the overview shows how to add an extra to an installation."""
     told = [name_of(page) for page in PAGES if "pip install 'xmtc[" in page.read_text()]
     assert told == ["docs/how-to/index.md"]
 
 
-def test_the_pages_have_not_become_fewer():
+def test_number_of_executed_fences_has_not_decreased():
     found = [fence for page in FENCES.values() for fence in page]
     assert sum(len(fence.commands()) for fence in found) >= LEAST_COMMANDS
     assert sum(fence.language == "python" for fence in found) >= LEAST_PROGRAMS
@@ -191,30 +191,30 @@ def test_the_pages_have_not_become_fewer():
     assert sum(a.language == "bash" and b.language == "text" for a, b in pairwise(tutorial)) >= LEAST_OUTPUTS
 
 
-def test_figures_outside_the_results_are_those_of_the_results():
-    """P@1 and seconds that a page quotes are measured, and stand where they say how."""
+def test_figures_of_other_pages_are_in_the_results():
+    """P@1 and seconds that a page quotes are in a results page, with the command."""
     pages = [page for page in (ROOT / "docs" / "results").glob("*.md") if page.name != "reproduced.md"]
-    measured = set(figures("".join(page.read_text() for page in pages)))  # that one has published figures, too
+    measured = set(figures("".join(page.read_text() for page in pages)))  # this page also has published figures
     quoting = {ROOT, ROOT / "docs" / "explanation", ROOT / "docs" / "how-to"}
     quoted = {name_of(page): set(figures(page.read_text())) for page in PAGES if page.parent in quoting}
-    assert sum(map(len, quoted.values())) > 10  # the README alone has fifteen
+    assert sum(map(len, quoted.values())) > 10  # the README has fifteen
     assert not {name: missing for name, found in quoted.items() if (missing := found - measured)}
 
 
 def figures(text: str) -> list[str]:
-    """Numbers with two decimals, in prose and tables."""
+    """Return numbers with two decimals in prose and tables."""
     prose = re.sub(r"^```.*?^```$|`[^`]*`", "", text, flags=re.MULTILINE | re.DOTALL)
     return re.findall(r"(?<![\w.])\d+\.\d\d(?![\w.]*\d)", prose)
 
 
 @pytest.mark.parametrize(("number", "name"), [(0, "centroid.py"), (1, "letters.py")])
-def test_the_page_on_own_methods_shows_what_the_tests_use(number, name):
-    """tests/methods/test_plugin_methods.py and tests/features/test_custom_view.py run them."""
+def test_page_on_own_methods_shows_tested_code(number, name):
+    """tests/methods/test_plugin_methods.py and tests/features/test_custom_view.py test the code."""
     page = ROOT / "docs" / "how-to" / "bring-your-own-method.md"
     assert blocks(page, "python")[number] == (ROOT / "tests" / "support" / name).read_text()
 
 
-def test_the_readmes_example_answers_as_it_says():
+def test_readme_example_prints_its_output():
     namespace: dict = {}
     block = blocks(ROOT / "README.md", "python")[0]
     exec(block.partition('classifier.save("model")')[0], namespace)
@@ -224,7 +224,7 @@ def test_the_readmes_example_answers_as_it_says():
     assert [(tag.label, f"{tag.score:.4f}"[:4]) for tag in best] == said
 
 
-def test_the_reference_has_every_option_that_help_shows():
+def test_reference_contains_every_option():
     hooks = pytest.importorskip("mkdocs") and runpy.run_path(str(ROOT / "docs" / "hooks.py"))
     sections = dict(
         re.findall(r"^## xmtc ([^\n]+)\n(.*?)(?=^## |\Z)", hooks["commands_part"](), re.MULTILINE | re.DOTALL)
@@ -236,7 +236,7 @@ def test_the_reference_has_every_option_that_help_shows():
         assert options <= set(re.findall(r"--[a-z][a-z-]+", section)), name
 
 
-def test_formulas_become_mathml():
+def test_formulas_are_converted_to_mathml():
     hooks = pytest.importorskip("latex2mathml") and runpy.run_path(str(ROOT / "docs" / "hooks.py"))
     formulas: list[str] = []
     marked = hooks["with_formulas"]("With $`x_i`$:\n\n```math\n\\frac{1}{2}\n```\n", formulas)

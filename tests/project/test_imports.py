@@ -48,7 +48,7 @@ def without_type_checking(tree: ast.AST) -> ast.AST:
     return tree
 
 
-def imported(tree: ast.AST) -> set[str]:
+def list_imports(tree: ast.AST) -> set[str]:
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -64,7 +64,7 @@ def imported(tree: ast.AST) -> set[str]:
 )
 def test_imports_point_down(path):
     package = package_of(path)
-    used = {name.split(".")[1] for name in imported(ast.parse(path.read_text())) if name.startswith("xmtc.")}
+    used = {name.split(".")[1] for name in list_imports(ast.parse(path.read_text())) if name.startswith("xmtc.")}
     for other in used & set(LAYER) - {package}:
         assert LAYER[other] <= LAYER[package], f"{package} may not import {other}"
 
@@ -75,7 +75,7 @@ def test_no_two_modules_import_each_other():
     modules = {module_name(path): path for path in FILES}
     graph = {}
     for module, path in modules.items():
-        names = imported(without_type_checking(ast.parse(path.read_text())))
+        names = list_imports(without_type_checking(ast.parse(path.read_text())))
         graph[module] = {name for name in names if name in modules and modules[name].name != "__init__.py"} - {module}
     TopologicalSorter(graph).prepare()
 
@@ -86,7 +86,7 @@ def test_only_networks_import_torch(path):
     here = path.relative_to(ROOT).as_posix()
     if not here.startswith(NEURAL):
         outside = [node for node in ast.parse(path.read_text()).body if isinstance(node, (ast.Import, ast.ImportFrom))]
-        used = {name.split(".")[0] for node in outside for name in imported(node)}
+        used = {name.split(".")[0] for node in outside for name in list_imports(node)}
         used -= set(SERVING) if here.startswith("server/") else set()
         assert not used & set(HEAVY), f"{here} may not import {used & set(HEAVY)}"
 
@@ -108,7 +108,7 @@ def test_import_xmtc_is_light():
     assert not {"numpy", "numba", "sklearn", *HEAVY} & modules_after("import xmtc")
 
 
-def test_linear_methods_leave_torch_alone():
+def test_linear_methods_do_not_import_torch():
     assert not set(HEAVY) & modules_after("import xmtc.classifier, xmtc.methods.label_tree.parabel")
 
 
@@ -120,7 +120,7 @@ def test_files_are_fetched_without_heavy_imports():
     assert not {"numpy", "numba", "scipy", "pyarrow", *HEAVY} & modules_after("import xmtc.data.file_prefetch")
 
 
-def test_of_the_commands_only_the_one_that_is_asked_for_is_imported():
+def test_only_the_module_of_the_requested_command_is_imported():
     begin = "from xmtc.cli import build_app, select_commands;"
     found = modules_after(f"{begin} build_app(select_commands(['info', 'train']))")
     assert "xmtc.cli.info" in found
@@ -129,8 +129,8 @@ def test_of_the_commands_only_the_one_that_is_asked_for_is_imported():
 
 
 @of_the_checkout
-def test_no_name_of_the_command_is_that_of_a_file_of_it():
-    """Importing the file would hide it."""
+def test_names_of_xmtc_cli_differ_from_its_modules():
+    """Importing the module would replace the name."""
     files = {path.stem for path in (ROOT / "cli").glob("*.py")}
     tree = ast.parse((ROOT / "cli" / "__init__.py").read_text())
     assert not files & {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -1,4 +1,4 @@
-"""Notebooks run from top to bottom, as somebody who opens them would run them."""
+"""Notebooks run from top to bottom in a Jupyter kernel."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def written(request):
     return nbformat.read(request.param, as_version=4)
 
 
-def test_no_outputs_are_committed(written):
+def test_notebooks_have_no_outputs(written):
     nbformat.validate(written)
     assert all(not cell.get("outputs") and not cell.get("execution_count") for cell in written.cells)
 
 
-@pytest.mark.filterwarnings("ignore")  # of the kernel's own machinery
+@pytest.mark.filterwarnings("ignore")  # warnings of the kernel
 def test_every_cell_runs(written, tmp_path):
     done = nbclient.NotebookClient(written.copy(), timeout=300, resources={"metadata": {"path": tmp_path}}).execute()
     outputs = [output for cell in done.cells for output in cell.get("outputs", ())]

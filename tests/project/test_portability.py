@@ -1,4 +1,4 @@
-"""The commands from a corpus to an explanation: as they are installed here, and without what Windows does not have."""
+"""Commands from a corpus to an explanation, as installed, and without the modules that Windows does not have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from commands import XMTC, lines_of
 from planted import planted_words
 
-# Other packages, and Python's own modules, ask before they use these names; so must we.
+# Names that Windows lacks. Other packages check before they use them; xmtc must do so too.
 AS_ON_WINDOWS = """
 import os, signal, sys
 
@@ -39,7 +39,7 @@ Run = Callable[..., str]
 
 @pytest.fixture(scope="module", params=WAYS)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Runs a command in a folder with a corpus and a model, and gives what it wrote."""
+    """Run a command in a folder with a corpus and a model; return its output."""
     folder = tmp_path_factory.mktemp("workplace")
     (folder / "corpus.jsonl").write_text(lines_of(400, seed=0), encoding="utf-8")
 
@@ -49,34 +49,34 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         return done.stdout.decode()
 
     run("data", "split", "corpus.jsonl", "train.jsonl", "test.jsonl")
-    for _ in range(2):  # the second time over the first's model
+    for _ in range(2):  # the second training replaces the first model
         run("train", "train.jsonl", "-o", "model", "-p", "max_leaf=10", "--checkpoint", "pieces")
     return run
 
 
-def test_data(run: Run) -> None:
+def test_data_commands_run(run: Run) -> None:
     assert json.loads(run("data", "stats", "train.jsonl", "--json"))["documents"] == 320
     run("data", "convert", "test.jsonl", "test.csv")
 
 
-def test_evaluate(run: Run) -> None:
+def test_evaluate_runs(run: Run) -> None:
     assert json.loads(run("evaluate", "model", "test.jsonl", "P@1", "--json"))["P@1"] > 0.9
 
 
-def test_predict(run: Run) -> None:
+def test_predict_runs(run: Run) -> None:
     assert len(run("predict", "model", "test.jsonl", "-k", "2").splitlines()) == 80
 
 
-def test_explain(run: Run) -> None:
+def test_explain_runs(run: Run) -> None:
     text = " ".join(planted_words(3))
     assert planted_words(3)[0] in run("explain", "model", "--string", text, "--label", "label-03", "--html", "why.html")
 
 
-def test_info(run: Run) -> None:
+def test_info_runs(run: Run) -> None:
     assert json.loads(run("info", "model", "--verify"))["method"] == "parabel"
 
 
-def test_a_bad_line_is_set_aside(run: Run, tmp_path: Path) -> None:
+def test_bad_line_is_saved_to_rejects(run: Run, tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text("no JSON\n" + lines_of(5, seed=2), encoding="utf-8")
     assert len(run("predict", "model", str(tmp_path / "bad.jsonl"), "--on-error", "skip").splitlines()) == 5
     assert (tmp_path / "bad.jsonl.rejects").exists()

@@ -1,4 +1,4 @@
-"""What a release promises: one version, the same bytes from the same tree, everything pinned and its licence known."""
+"""Releases: one version, reproducible wheels, pinned dependencies with known licences."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_code_and_changelog_name_the_same_version():
     assert release.check_version() == __import__("xmtc").__version__
 
 
-def test_a_version_that_the_changelog_lacks_is_refused(tmp_path, monkeypatch):
+def test_version_without_changelog_entry_is_rejected(tmp_path, monkeypatch):
     (tmp_path / "xmtc").mkdir()
     (tmp_path / "xmtc/__init__.py").write_text('__version__ = "2.0"\n')
     (tmp_path / "CHANGELOG.md").write_text("# Changes\n\n## 1.9 (yesterday)\n")
@@ -50,7 +50,7 @@ def test_every_direct_dependency_is_pinned_and_locked():
     names = {licences.normal(re.split(r"[\[<>=~!; ]", line)[0]) for line in direct} - {"xmtc"}
     chosen, locked = pins("constraints.txt"), pins("requirements.lock")
     assert names <= chosen.keys()
-    in_lock = names - {"ray", "torch"}  # not in the fast suite; depends on the machine
+    in_lock = names - {"ray", "torch"}  # not in the fast tests, or dependent on the machine
     assert in_lock <= locked.keys()
     assert {name: locked[name] for name in in_lock} == {name: chosen[name] for name in in_lock}
 
@@ -63,8 +63,8 @@ def test_every_locked_package_has_a_hash(name):
     assert [entry for entry in entries if not re.search(r"==\S+.* \\\n    --hash=sha256:[0-9a-f]{64}", entry)] == []
 
 
-def test_makefile_and_container_install_by_hash():
-    """Everything but PyTorch, whose build depends on the machine, and optional tools of single targets."""
+def test_makefile_and_container_install_with_hashes():
+    """Exceptions are PyTorch, whose build depends on the machine, and optional tools of single targets."""
     makefile = (ROOT / "Makefile").read_text()
     for target in ("release", "audit"):
         commands = makefile.partition(f"\n{target}: setup\n")[2].partition("\n\n")[0]
@@ -78,24 +78,24 @@ def test_makefile_and_container_install_by_hash():
         assert [line.split()[-1] for line in rest] == (["torch"] if installs is setup else [])
 
 
-def test_the_lock_names_no_place():
+def test_lock_contains_no_index_or_path():
     text = "".join((ROOT / name).read_text() for name in (*release.LOCKS, "constraints.txt"))
     assert "://" not in text
     assert "index-url" not in text
 
 
-def test_licences_of_what_comes_along_are_known():
+def test_licences_of_dependencies_are_known():
     found = {each.name: each for each in licences.dependencies()}
     assert {"numpy", "scipy", "numba", "scikit-learn", "pyarrow", "typer", "rich", "safetensors"} <= found.keys()
-    assert "llvmlite" in found  # through another
+    assert "llvmlite" in found  # a dependency of a dependency
     assert {each.name for each in found.values() if each.licence == "not said"} == set()
-    # of several that are offered, one that allows is enough
+    # one permissive licence among alternatives is enough
     forbids = re.compile(r"\b(A?GPL|Proprietary)")
     forbidding = [each for each in found.values() if all(map(forbids.search, each.licence.split(" OR ")))]
     assert forbidding == []
 
 
-def test_the_same_tree_gives_the_same_wheel(tmp_path):
+def test_wheel_is_reproducible(tmp_path):
     pytest.importorskip("hatchling")
     pytest.importorskip("build")
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}

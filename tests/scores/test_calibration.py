@@ -53,12 +53,12 @@ def noisy(texts, tags, seed=5):
 
 
 @pytest.fixture(scope="module")
-def trained():
+def train_calibrated():
     return Classifier("parabel", **QUICK).fit(*noisy(*ENOUGH), run=ONE)
 
 
 @pytest.fixture(scope="module")
-def plain():
+def train_uncalibrated():
     return Classifier("parabel", **QUICK, calibrate=False).fit(*noisy(*ENOUGH), run=ONE)
 
 
@@ -70,8 +70,8 @@ def answers(scores):
     return Predictions(np.tile(np.arange(scores.shape[1], dtype=np.int32), (len(scores), 1)), scores)
 
 
-def test_a_curve_by_hand():
-    """Two documents with two predictions each: 0.4 is correct, 0.1 is not; 0.2 and 0.3 violate the order and are
+def test_curve_matches_a_worked_example():
+    """Two documents with two predictions each: 0.4 is correct, 0.1 is not; 0.2 and 0.3 are in the wrong order and are
     pooled."""
     result, Y = answers([[0.4, 0.2], [0.3, 0.1]]), csr_array(np.array([[1, 1], [0, 0]], np.float32))
     scores, probabilities = fit_isotonic_curve(result, Y)
@@ -86,7 +86,7 @@ def test_a_curve_by_hand():
     )
 
 
-def test_the_top_of_the_curve_is_lower_the_fewer_labels_it_has():
+def test_top_of_the_curve_is_lower_with_fewer_labels():
     def fit_top(n_hits, weights=None):
         scores = np.concatenate([np.full(100, 0.5), np.full(n_hits, 0.9)])[:, None]
         hits = np.concatenate([np.arange(100) % 2, np.ones(n_hits)])[:, None]
@@ -109,22 +109,24 @@ def test_document_weights_are_used():
 # Held-out documents
 
 
-def test_enough_documents_are_calibrated(trained, plain):
-    model = trained.tagger_.model
+def test_enough_documents_are_calibrated(train_calibrated, train_uncalibrated):
+    model = train_calibrated.tagger_.model
     assert isinstance(model, CalibratedModel)
-    assert trained.tagger_.about["calibrate"] is True
-    entry = trained.tagger_.about["scores"]
+    assert train_calibrated.tagger_.about["calibrate"] is True
+    entry = train_calibrated.tagger_.about["scores"]
     assert (entry["are"], entry["documents"]) == ("probabilities", 1000)
-    before, after = (each.evaluate(*noisy(*TEST), ["ECE@5"])["ECE@5"] for each in (plain, trained))
+    before, after = (
+        each.evaluate(*noisy(*TEST), ["ECE@5"])["ECE@5"] for each in (train_uncalibrated, train_calibrated)
+    )
     assert after < 0.05 < before
 
 
-def test_model_is_trained_on_all_documents_and_ranking_is_kept(trained, plain):
-    assert is_equal(trained.tagger_.model.model, plain.tagger_.model)
-    one, other = (each.rank(TEST[0], 40, ONE) for each in (trained, plain))
+def test_model_is_trained_on_all_documents_and_ranking_is_kept(train_calibrated, train_uncalibrated):
+    assert is_equal(train_calibrated.tagger_.model.model, train_uncalibrated.tagger_.model)
+    one, other = (each.rank(TEST[0], 40, ONE) for each in (train_calibrated, train_uncalibrated))
     np.testing.assert_array_equal(one.labels, other.labels)
     assert (np.diff(one.scores, axis=1) <= 0).all()
-    assert plain.tagger_.about["scores"] == {"are": "raw", "because": "calibrate=false"}
+    assert train_uncalibrated.tagger_.about["scores"] == {"are": "raw", "because": "calibrate=false"}
 
 
 def test_model_with_too_few_documents_is_not_calibrated():
@@ -137,7 +139,7 @@ def test_model_with_too_few_documents_is_not_calibrated():
     )
 
 
-def test_random_tenth_with_labels_and_weights_is_held_out(trained):
+def test_random_tenth_with_labels_and_weights_is_held_out(train_calibrated):
     data = Pipeline.from_parameters(Parabel()).prepare(to_documents(*ENOUGH), ONE).data
     folds, is_single_training = choose_folds(Parabel(seed=3), data)
     assert not is_single_training
@@ -188,17 +190,17 @@ def test_label_of_one_held_out_document_is_trained():
     assert "alone" in classifier.predict(texts[row : row + 1], k=5)[0]
 
 
-def test_validation_documents_are_used(plain):
+def test_validation_documents_are_used(train_uncalibrated):
     texts, tags = noisy(*ENOUGH)
     classifier = Classifier("parabel", **QUICK).fit(texts, tags, valid=noisy(*TEST), run=ONE)
-    assert is_equal(classifier.tagger_.model.model, plain.tagger_.model)
+    assert is_equal(classifier.tagger_.model.model, train_uncalibrated.tagger_.model)
     assert classifier.tagger_.about["scores"] == {
         "are": "probabilities",
         "documents": 300,
         "because": "calibrated on 300 validation documents; with fewer than 1,000, probabilities are rough estimates",
     }
     few = Classifier("parabel", **QUICK).fit(texts, tags, valid=(TEST[0][:50], TEST[1][:50]), run=ONE)
-    assert is_equal(few.tagger_.model, plain.tagger_.model)
+    assert is_equal(few.tagger_.model, train_uncalibrated.tagger_.model)
     assert "needs 100 validation documents with a label, and 50 are available" in few.tagger_.about["scores"]["because"]
 
 
@@ -303,7 +305,7 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize("after", [1, 3, 5, 7])
-def test_resumed_training_gives_the_same_bytes(after, trained, tmp_path):
+def test_resumed_training_gives_the_same_bytes(after, train_calibrated, tmp_path):
     ended = []
 
     def stop(event):
@@ -316,22 +318,22 @@ def test_resumed_training_gives_the_same_bytes(after, trained, tmp_path):
         Classifier("parabel", **QUICK).fit(*noisy(*ENOUGH), run=Run(threads=1, checkpoint=folder, callbacks=stop))
     run = Run(threads=1, checkpoint=folder)
     Classifier("parabel", **QUICK).fit(*noisy(*ENOUGH), run=run).save(tmp_path / "resumed")
-    trained.save(tmp_path / "whole")
+    train_calibrated.save(tmp_path / "whole")
     files = ["about.json", "arrays.safetensors"]
     assert filecmp.cmpfiles(tmp_path / "resumed", tmp_path / "whole", files, shallow=False) == (files, [], [])
     run.checkpoint.remove()
     assert not folder.exists()
 
 
-def test_pieces_of_a_training_without_calibration_are_not_mixed_in(tmp_path):
+def test_checkpoint_of_a_training_without_calibration_is_not_used(tmp_path):
     run = Run(threads=1, checkpoint=tmp_path / "kept")
     Classifier("parabel", **QUICK, calibrate=False).fit(*ENOUGH, run=run)
     with pytest.raises(XmtcError, match="holds pieces of a training with other data or parameters"):
         Classifier("parabel", **QUICK).fit(*ENOUGH, run=run)
 
 
-def test_the_history_shows_both_trainings(trained):
-    titles = [entry["title"] for entry in trained.history_]
+def test_history_contains_both_trainings(train_calibrated):
+    titles = [entry["title"] for entry in train_calibrated.history_]
     first = [title for title in titles if title.startswith("calibration/")]
     assert first
     assert {title.removeprefix("calibration/") for title in first} - {"predicting"} <= set(titles)
@@ -341,10 +343,10 @@ def test_the_history_shows_both_trainings(trained):
 # The parameter
 
 
-def test_calibrate_is_a_parameter(trained, plain, tmp_path):
-    assert trained.get_params()["calibrate"] is True
-    assert clone(plain).get_params()["calibrate"] is False
-    plain.save(tmp_path / "raw")
+def test_calibrate_is_a_parameter(train_calibrated, train_uncalibrated, tmp_path):
+    assert train_calibrated.get_params()["calibrate"] is True
+    assert clone(train_uncalibrated).get_params()["calibrate"] is False
+    train_uncalibrated.save(tmp_path / "raw")
     assert Classifier.load(tmp_path / "raw").get_params(deep=False)["calibrate"] is False
     with pytest.raises(XmtcError, match="did you mean calibrate"):
         Classifier("parabel", calibrte=False)
@@ -354,7 +356,7 @@ def test_calibrate_is_a_parameter(trained, plain, tmp_path):
     assert pipeline.calibration == Calibration(calibrate=False)
 
 
-def test_tuning_calibrates_no_trial(monkeypatch):
+def test_trials_of_tuning_are_not_calibrated(monkeypatch):
     pytest.importorskip("optuna")
     from xmtc.analysis.tune.search import TuningGoal, tune
     from xmtc.analysis.tune.space import Range
@@ -368,21 +370,21 @@ def test_tuning_calibrates_no_trial(monkeypatch):
     assert asked == [False, False]
 
 
-def test_models_are_combined_by_their_raw_scores(trained, plain):
+def test_models_are_combined_by_their_raw_scores(train_calibrated, train_uncalibrated):
     other = Classifier("dismec").fit(*FEW, run=ONE).tagger_
-    one, two = (combine([each.tagger_, other]) for each in (trained, plain))
+    one, two = (combine([each.tagger_, other]) for each in (train_calibrated, train_uncalibrated))
     assert is_equal(one.model, two.model)
     assert one.about["scores"]["are"] == "raw"
 
 
-def test_older_folder_without_calibration_entry(plain, tmp_path):
-    plain.save(tmp_path / "model")
+def test_older_folder_without_calibration_entry(train_uncalibrated, tmp_path):
+    train_uncalibrated.save(tmp_path / "model")
     path = tmp_path / "model" / "about.json"
     about = json.loads(path.read_text())
     path.write_text(json.dumps({key: value for key, value in about.items() if key not in ("calibrate", "scores")}))
     old = Classifier.load(tmp_path / "model")
     assert old.get_params()["calibrate"] is True  # the default
-    assert old.predict(TEST[0][:3]) == plain.predict(TEST[0][:3])
+    assert old.predict(TEST[0][:3]) == train_uncalibrated.predict(TEST[0][:3])
 
 
 # The commands
@@ -405,7 +407,7 @@ def corpora(tmp_path_factory):
     return folder
 
 
-def test_a_model_is_calibrated_afterwards(corpora, tmp_path):
+def test_command_calibrates_an_existing_model(corpora, tmp_path):
     raw, level = tmp_path / "raw", tmp_path / "level"
     words = ("train", corpora / "train.jsonl", "-m", "dismec", "-o", raw, "-p", "calibrate=false", "--threads", 1)
     assert "Scores are raw: calibrate=false." in invoke(*words).stderr
@@ -422,9 +424,9 @@ def test_a_model_is_calibrated_afterwards(corpora, tmp_path):
     assert json.loads(invoke("info", level).stdout)["scores"]["documents"] == 300
 
 
-def test_a_decision_on_other_scores_is_dropped(plain, corpora, tmp_path):
+def test_calibration_drops_thresholds_tuned_on_other_scores(train_uncalibrated, corpora, tmp_path):
     model, valid = tmp_path / "model", corpora / "valid.jsonl"
-    plain.save(model)
+    train_uncalibrated.save(model)
     invoke("thresholds", model, valid)
     assert Tagger.load(model).decision is not None
     assert f"are removed; tune them again with `xmtc thresholds {model}" in invoke("calibrate", model, valid).stderr
@@ -432,7 +434,7 @@ def test_a_decision_on_other_scores_is_dropped(plain, corpora, tmp_path):
     assert "decision" not in Tagger.load(model).about
 
 
-def test_too_few_documents_are_refused(corpora, tmp_path):
+def test_too_few_documents_are_rejected(corpora, tmp_path):
     Classifier("parabel", **QUICK).fit(*FEW, run=ONE).save(tmp_path / "model")
     before = (tmp_path / "model" / "about.json").read_bytes()
     with pytest.raises(XmtcError, match="Calibration needs at least 100 documents with labels; got 9"):

@@ -1,4 +1,4 @@
-"""Decisions of models: `xmtc thresholds`, `predict --threshold tuned`, and in Python."""
+"""Tuned thresholds of models: `xmtc thresholds`, `predict --threshold tuned`, and the Python API."""
 
 import csv
 import io
@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from commands import make_place, xmtc
+from commands import invoke, make_place
 from planted import make_planted_corpus
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.metrics import f1_score
-from test_damaged_models import set_said
+from test_damaged_models import set_about_value
 
 from xmtc import Classifier
 from xmtc.analysis.report.threshold_curve import CURVE_COLUMNS, compute_threshold_curve
@@ -32,7 +32,7 @@ from xmtc.tagger import Tagger
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = make_place(tmp_path_factory.mktemp("decisions"))
-    done = xmtc("thresholds", "model", "test.jsonl", "--goal", "micro-f1", "--per", "all", cwd=folder)
+    done = invoke("thresholds", "model", "test.jsonl", "--goal", "micro-f1", "--per", "all", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -42,7 +42,7 @@ def message(done) -> str:
 
 
 def answers(place, *words) -> list[list[str]]:
-    done = xmtc("predict", "model", "test.jsonl", "--format", "jsonl", *words, cwd=place)
+    done = invoke("predict", "model", "test.jsonl", "--format", "jsonl", *words, cwd=place)
     assert done.returncode == 0, done.stderr
     return [[each["label"] for each in json.loads(line)["labels"]] for line in done.stdout.splitlines()]
 
@@ -50,13 +50,13 @@ def answers(place, *words) -> list[list[str]]:
 # The commands
 
 
-def test_what_is_learnt_is_printed_and_kept(place):
-    done = xmtc("thresholds", "model", "test.jsonl", "--goal", "micro-f1", "--per", "all", cwd=place)
+def test_tuned_thresholds_are_printed_and_saved(place):
+    done = invoke("thresholds", "model", "test.jsonl", "--goal", "micro-f1", "--per", "all", cwd=place)
     shown = done.stdout.decode()
     assert shown.startswith("Tuned for micro-f1, per all: labels that score at least 0.")
     assert "Saved in model. Next: xmtc predict model FILE --threshold tuned" in message(done)
     assert "60 documents are few to tune thresholds on" in shown
-    about = json.loads(xmtc("info", "model", cwd=place).stdout)["decision"]
+    about = json.loads(invoke("info", "model", cwd=place).stdout)["decision"]
     assert (about["for"], about["by"], about["documents"]) == ("micro-f1", "all", 60)
     # the printed metrics are those of cross-validation, not those on the documents that the thresholds were tuned on
     assert "Five-fold cross-validation on 60 documents" in shown
@@ -82,7 +82,7 @@ def test_scores_without_information_do_not_look_good_in_cross_validation():
     assert cross_validated.macro[2] < on_tuning_documents.macro[2]
 
 
-def test_answers_are_those_of_the_decision(place):
+def test_predict_applies_the_tuned_thresholds(place):
     least = Tagger.load(place / "model").decision.thresholds[0]
     decided = answers(place, "--threshold", "tuned")
     assert decided == answers(place, "-k", "1000", "--threshold", str(least - 1e-6))
@@ -95,53 +95,55 @@ def test_answers_are_those_of_the_decision(place):
     assert answers(place, "--threshold", "tuned", "--allow", label) == [
         [x for x in each if x == label] for each in decided
     ]
-    one = xmtc("predict", "model", "--string", "nothing of it is known", "--threshold", "tuned", cwd=place)
+    one = invoke("predict", "model", "--string", "nothing of it is known", "--threshold", "tuned", cwd=place)
     assert json.loads(one.stdout)["labels"] == []
 
 
-def test_every_form_of_answers_can_be_decided(place, tmp_path):
+def test_thresholds_apply_to_every_output_format(place, tmp_path):
     decided = answers(place, "--threshold", "tuned")
-    xmtc("predict", "model", "test.jsonl", "--threshold", "tuned", "-o", tmp_path / "a.csv", cwd=place)
+    invoke("predict", "model", "test.jsonl", "--threshold", "tuned", "-o", tmp_path / "a.csv", cwd=place)
     rows = list(csv.DictReader((tmp_path / "a.csv").open()))
     assert [row["label"] for row in rows if row["label"]] == [label for each in decided for label in each]
-    done = xmtc("predict", "model", "test.jsonl", "--threshold", "tuned", "--wide", "-o", tmp_path / "w.csv", cwd=place)
+    done = invoke(
+        "predict", "model", "test.jsonl", "--threshold", "tuned", "--wide", "-o", tmp_path / "w.csv", cwd=place
+    )
     assert b"may have more labels" not in done.stderr
     wide = list(csv.DictReader((tmp_path / "w.csv").open()))
     columns = [name for name in wide[0] if name.startswith("label_")]
-    assert len(columns) == max(map(len, decided))  # learnt from the same documents
+    assert len(columns) == max(map(len, decided))  # tuned on the same documents
     assert [[row[name] for name in columns if row[name]] for row in wide] == decided
     texts = tmp_path / "texts"
     texts.mkdir()
     for i, line in enumerate((place / "test.jsonl").read_text().splitlines()[:3]):
         (texts / f"{i}.txt").write_text(json.loads(line)["text"])
-    assert xmtc("predict", "model", texts, "--threshold", "tuned", "--per-file", cwd=place).returncode == 0
+    assert invoke("predict", "model", texts, "--threshold", "tuned", "--per-file", cwd=place).returncode == 0
     beside = [(texts / f"{i}.tags.tsv").read_text().splitlines() for i in range(3)]
     assert [len(lines) for lines in beside] == [len(each) for each in decided[:3]]
 
 
-def test_more_labels_than_columns_are_told(place, tmp_path):
+def test_more_labels_than_columns_are_reported(place, tmp_path):
     tagger = Tagger.load(place / "model")
     tagger.with_decision(replace(tagger.decision, thresholds=np.zeros(1, np.float32), most=2)).save(tmp_path / "model")
     file = place / "test.jsonl"
-    done = xmtc("predict", tmp_path / "model", file, "--threshold", "tuned", "--wide", "-o", tmp_path / "w.csv")
+    done = invoke("predict", tmp_path / "model", file, "--threshold", "tuned", "--wide", "-o", tmp_path / "w.csv")
     assert "documents may have more labels than the 2 that were written." in message(done)
-    done = xmtc(
+    done = invoke(
         "predict", tmp_path / "model", file, "--threshold", "tuned", "--wide", "-k", "2", "-o", tmp_path / "w.csv"
     )
     assert "may have more labels" not in message(done)
 
 
-def test_a_model_without_a_decision_says_which_command_makes_one(place, tmp_path):
+def test_error_without_thresholds_names_the_command_that_tunes_them(place, tmp_path):
     Tagger.load(place / "model").save(tmp_path / "model")
-    assert xmtc("thresholds", "model", "--clear", cwd=tmp_path).returncode == 0
+    assert invoke("thresholds", "model", "--clear", cwd=tmp_path).returncode == 0
     asked = ["predict", "model", "--string", "text", "--threshold", "tuned"]
     for words in (asked, ["evaluate", "model", place / "test.jsonl", "micro-F1@decision"]):
-        done = xmtc(*words, cwd=tmp_path)
+        done = invoke(*words, cwd=tmp_path)
         assert done.returncode == 2
         assert message(done).startswith(
             "xmtc: The model has no tuned thresholds; `xmtc thresholds MODEL CORPUS` tunes them"
         )
-    assert b"decision" not in xmtc("info", "model", cwd=tmp_path).stdout
+    assert b"decision" not in invoke("info", "model", cwd=tmp_path).stdout
 
 
 @pytest.mark.parametrize(
@@ -154,31 +156,31 @@ def test_a_model_without_a_decision_says_which_command_makes_one(place, tmp_path
         (["model", "test.jsonl", "--per", "luck"], "'luck' is not a scope of thresholds; expected all or document or"),
     ],
 )
-def test_what_cannot_be_is_refused(place, words, sentence):
-    done = xmtc("thresholds", *words, cwd=place)
+def test_invalid_options_are_rejected(place, words, sentence):
+    done = invoke("thresholds", *words, cwd=place)
     assert done.returncode == 2
     assert sentence in message(done)
 
 
-def test_documents_without_known_labels_teach_nothing(place, tmp_path):
+def test_corpus_without_known_labels_is_rejected(place, tmp_path):
     (tmp_path / "other.jsonl").write_text('{"text": "a b", "labels": ["never seen"]}\n')
-    done = xmtc("thresholds", "model", tmp_path / "other.jsonl", cwd=place)
+    done = invoke("thresholds", "model", tmp_path / "other.jsonl", cwd=place)
     assert done.returncode == 2
     assert "No document has a label that the model knows" in message(done)
 
 
-def test_a_precision_that_cannot_be_had_is_told(place, tmp_path):
+def test_unreachable_precision_is_reported(place, tmp_path):
     lines = [{"text": json.loads(line)["text"], "labels": ["never", "seen"]} for line in (place / "test.jsonl").open()]
     lines[0]["labels"] = [Tagger.load(place / "model").labels.words()[0]]
     (tmp_path / "wrong.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     Tagger.load(place / "model").save(tmp_path / "model")
-    done = xmtc("thresholds", "model", "wrong.jsonl", "--goal", "recall=0.9", cwd=tmp_path)
+    done = invoke("thresholds", "model", "wrong.jsonl", "--goal", "recall=0.9", cwd=tmp_path)
     assert b"The recall of cross-validation is 0, below the goal of 0.9." in done.stdout
 
 
-def test_without_by_what_is_best_on_halves_is_taken(place, tmp_path):
+def test_default_averaging_is_selected_by_cross_validation(place, tmp_path):
     Tagger.load(place / "model").save(tmp_path / "model")
-    done = xmtc("thresholds", "model", place / "test.jsonl", "--json", cwd=tmp_path)
+    done = invoke("thresholds", "model", place / "test.jsonl", "--json", cwd=tmp_path)
     result = json.loads(done.stdout)
     assert result["for"] == "f1"
     assert result["halves"].keys() == {"all", "document", "label"}
@@ -186,49 +188,49 @@ def test_without_by_what_is_best_on_halves_is_taken(place, tmp_path):
     assert 0 < result["example-F1"] <= 1
 
 
-def test_evaluate_shows_the_decision_and_a_curve(place, tmp_path):
-    done = xmtc("evaluate", "model", "test.jsonl", "--curve", tmp_path / "c.csv", cwd=place)
+def test_evaluate_reports_thresholded_metrics_and_a_curve(place, tmp_path):
+    done = invoke("evaluate", "model", "test.jsonl", "--curve", tmp_path / "c.csv", cwd=place)
     shown = done.stdout.decode()
     assert shown.splitlines()[3].startswith("micro-P@decision")
     assert "example-F1@decision" in shown.splitlines()[5]
     rows = list(csv.DictReader(io.StringIO((tmp_path / "c.csv").read_text())))
     best = max(float(row["micro-F1"]) for row in rows)
     reached = float(shown.splitlines()[3].split()[-1]) / 100
-    assert best == pytest.approx(reached, abs=0.02)  # learnt on the same documents, it lies on the curve's top
-    assert xmtc("evaluate", "model", "test.jsonl", "P@1", "--curve", tmp_path / "c.svg", cwd=place).returncode == 0
+    assert best == pytest.approx(reached, abs=0.02)  # tuned on the same documents, so it is at the maximum of the curve
+    assert invoke("evaluate", "model", "test.jsonl", "P@1", "--curve", tmp_path / "c.svg", cwd=place).returncode == 0
     picture = ElementTree.parse(tmp_path / "c.svg").getroot()
     assert {"precision", "recall", "F1", "threshold"} <= {each.text for each in picture.iter()}
     (tmp_path / "mine.csv").write_text("my,own\n")
     refused = {"mine.csv": "is no curve of xmtc", "c.png": "ends with .csv or .svg", "no/c.csv": "is not there"}
     for name, sentence in refused.items():
-        done = xmtc("evaluate", "model", "test.jsonl", "--curve", tmp_path / name, cwd=place)
+        done = invoke("evaluate", "model", "test.jsonl", "--curve", tmp_path / name, cwd=place)
         assert done.returncode == 2
         assert sentence in message(done)
 
 
-def test_a_report_is_about_what_the_decision_gives(place, tmp_path):
+def test_report_uses_the_tuned_thresholds(place, tmp_path):
     by_itself = ([], "by the model's decision: labels that score")
     for words, sentence in (by_itself, (["--threshold", "0.9"], "from a score of 0.9")):
-        done = xmtc("report", "model", "test.jsonl", *words, "-o", tmp_path / "r.json", cwd=place)
+        done = invoke("report", "model", "test.jsonl", *words, "-o", tmp_path / "r.json", cwd=place)
         assert done.returncode == 0, done.stderr
         assert sentence in (tmp_path / "r.json").read_text()
     names = ["micro-P@decision", "micro-R@decision", "micro-F1@decision"]
-    values = json.loads(xmtc("evaluate", "model", "test.jsonl", *names, "--json", cwd=place).stdout)
-    xmtc("report", "model", "test.jsonl", "-o", tmp_path / "r.md", cwd=place)
+    values = json.loads(invoke("evaluate", "model", "test.jsonl", *names, "--json", cwd=place).stdout)
+    invoke("report", "model", "test.jsonl", "-o", tmp_path / "r.md", cwd=place)
     row = next(line for line in (tmp_path / "r.md").read_text().splitlines() if "all assignments (micro)" in line)
     assert [float(cell) for cell in row.split("|")[2:5]] == pytest.approx([100 * v for v in values.values()], abs=0.051)
 
 
-def test_figures_of_each_label_are_about_what_the_decision_gives(place, tmp_path):
-    done = xmtc("evaluate", "model", "test.jsonl", "--per-label", tmp_path / "labels.csv", cwd=place)
+def test_metrics_per_label_use_the_tuned_thresholds(place, tmp_path):
+    done = invoke("evaluate", "model", "test.jsonl", "--per-label", tmp_path / "labels.csv", cwd=place)
     assert "Labels are assigned by the model's decision: labels that score at least" in message(done)
     rows = list(csv.DictReader((tmp_path / "labels.csv").open()))
     given = [label for labels in answers(place, "--threshold", "tuned") for label in labels]
     assert {row["label"]: int(row["given"]) for row in rows if int(row["given"])} == Counter(given)
 
 
-class Further:
-    """Asked for more than five labels, this model finds another best one, as a search that looks further may."""
+class DeeperSearch:
+    """Model that finds a better first label if more than five labels are requested, like a wider search."""
 
     def __init__(self, model):
         self.model = model
@@ -238,10 +240,10 @@ class Further:
         return result if k <= 5 else Predictions(np.roll(result.labels, 1, axis=1), result.scores)
 
 
-def test_a_decision_does_not_change_figures_of_the_ranking(place, monkeypatch):
+def test_thresholds_do_not_change_ranking_metrics(place, monkeypatch):
     monkeypatch.setattr("xmtc.tagger.fingerprint_model", lambda model: "these")
     tagger = Tagger.load(place / "model")
-    tagger = replace(tagger, model=Further(tagger.model), unchecked=None).with_decision(tagger.decision)
+    tagger = replace(tagger, model=DeeperSearch(tagger.model), unchecked=None).with_decision(tagger.decision)
     documents = list(open_corpus(str(place / "test.jsonl")))
     plain = tagger.evaluate(documents, ["P@1", "nDCG@5"])
     both = tagger.evaluate(documents, ["P@1", "nDCG@5", "micro-F1@decision"])
@@ -252,7 +254,7 @@ def test_a_decision_does_not_change_figures_of_the_ranking(place, monkeypatch):
 # The curve
 
 
-def test_a_curve_by_hand():
+def test_curve_matches_a_worked_example():
     from test_metrics import PREDICTED, Y
 
     rows = {
@@ -269,7 +271,7 @@ def test_a_curve_by_hand():
 # In the folder
 
 
-def test_a_decision_survives_saving_and_old_folders_have_none(place, tmp_path):
+def test_thresholds_are_saved_and_older_folders_have_none(place, tmp_path):
     tagger = Tagger.load(place / "model")
     replace(tagger.with_decision(None)).save(tmp_path / "old")
     assert Tagger.load(tmp_path / "old").decision is None
@@ -290,16 +292,16 @@ def test_a_decision_survives_saving_and_old_folders_have_none(place, tmp_path):
         ("scale", -1.0, "its decision is not for its labels"),
     ],
 )
-def test_a_damaged_decision_is_refused_with_a_sentence(place, tmp_path, name, value, phrase):
+def test_damaged_thresholds_are_rejected(place, tmp_path, name, value, phrase):
     Tagger.load(place / "model").save(tmp_path / "model")
-    set_said(tmp_path / "model", f"parts.decision.{name}", value)
-    done = xmtc("predict", "model", "--string", "text", "--threshold", "tuned", cwd=tmp_path)
+    set_about_value(tmp_path / "model", f"parts.decision.{name}", value)
+    done = invoke("predict", "model", "--string", "text", "--threshold", "tuned", cwd=tmp_path)
     assert done.returncode == 2
     assert "is damaged" in message(done)
     assert phrase in message(done)
 
 
-def test_thresholds_that_are_no_numbers_are_refused(place, tmp_path):
+def test_thresholds_that_are_not_numbers_are_rejected(place, tmp_path):
     tagger = Tagger.load(place / "model")
     broken = replace(tagger.decision, thresholds=np.array([np.nan], np.float32))
     tagger.with_decision(broken).save(tmp_path / "model")
@@ -307,8 +309,8 @@ def test_thresholds_that_are_no_numbers_are_refused(place, tmp_path):
         Tagger.load(tmp_path / "model").predict_labels(["text"], threshold="tuned")
 
 
-def test_a_decision_on_other_scores_is_not_used(place):
-    """As after a calibration, whoever forgets to take the decision away."""
+def test_thresholds_tuned_on_other_scores_are_not_used(place):
+    """Simulate a calibration that does not remove the thresholds."""
     tagger = Tagger.load(place / "model")
     weights = next(name for name, each in vars(tagger.model).items() if isinstance(each, tuple) and each)
     fewer = replace(tagger.model, **{weights: getattr(tagger.model, weights)[:1]})
@@ -329,7 +331,7 @@ def parts():
     return (texts[:250], tags[:250]), (texts[250:330], tags[250:330]), (texts[330:], tags[330:])
 
 
-def test_a_classifier_decides(parts, tmp_path):
+def test_classifier_applies_tuned_thresholds(parts, tmp_path):
     train, valid, test = parts
     classifier = Classifier("parabel", max_leaf=10).fit(*train)
     before = classifier.predict(test[0])
@@ -346,10 +348,10 @@ def test_a_classifier_decides(parts, tmp_path):
     assert Classifier.load(tmp_path / "model").predict(test[0]) == decided
     assert classifier.evaluate(*test, "micro-F1@decision")["micro-F1@decision"] > 0
     assert clone(classifier).get_params() == Classifier("parabel", max_leaf=10).get_params()
-    assert classifier.fit(*train).predict(test[0]) == before  # what was learnt on other scores is gone
+    assert classifier.fit(*train).predict(test[0]) == before  # thresholds tuned on other scores are removed
 
 
-def test_an_indicator_is_decided(parts):
+def test_indicator_output_uses_tuned_thresholds(parts):
     train, valid, test = parts
     names = sorted({label for part in parts for each in part[1] for label in each})
     Y, V, T = (np.array([[label in each for label in names] for each in part[1]], int) for part in parts)
@@ -363,8 +365,8 @@ def test_an_indicator_is_decided(parts):
     assert f1_score(T, result, average="micro", zero_division=0) == pytest.approx(value)
 
 
-def test_a_deep_decision_looks_deep():
-    """More labels than are looked at as a rule: all that are decided are given, and measured."""
+def test_deep_thresholds_predict_beyond_the_default_depth():
+    """All selected labels are predicted and measured, also if they are more than the default depth."""
     rng = np.random.default_rng(0)
     n_labels = 300
     texts = [" ".join(f"w{i}" for i in rng.choice(40, 8, replace=False)) for _ in range(120)]
@@ -380,7 +382,7 @@ def test_a_deep_decision_looks_deep():
     assert lesson.tagger.evaluate(documents, ["micro-R@decision"])["micro-R@decision"] >= 0.95
 
 
-def test_a_decision_says_what_it_is():
+def test_thresholds_have_a_readable_repr():
     assert (
         str(LabelSelector("f1", "document", np.zeros(0, np.float32)))
         == "as many labels as maximise the expected F1 of the document"

@@ -28,7 +28,7 @@ def predictions(rows: list[list[tuple[int, float]]], k: int = 4) -> Predictions:
     return Predictions(labels, scores)
 
 
-def planted(n_docs: int = 300, n_labels: int = 20, seed: int = 0):
+def make_planted_results(n_docs: int = 300, n_labels: int = 20, seed: int = 0):
     """Return results whose scores are probabilities, and true labels drawn from them; label 0 scores too low."""
     rng = np.random.default_rng(seed)
     p = rng.beta(0.4, 2.0, (n_docs, n_labels))
@@ -70,7 +70,7 @@ def test_selection_is_limited_to_the_depth():
     assert labels_of(LabelSelector("f1", "all", np.array([0.5], np.float32), depth=2)(result)) == [[3, 1]]
 
 
-def test_expected_f1_by_hand():
+def test_expected_f1_matches_a_worked_example():
     # p = 0.9, 0.5, 0.1: 1.8 / 2.5 = 0.72, 2.8 / 3.5 = 0.8, 3.0 / 4.5 = 0.67; p = 0.2 alone: 0.4 / 1.2
     result = predictions([[(0, 0.9), (1, 0.5), (2, 0.1)], [(5, 0.2)], []])
     assert select_by_expected_f1(result).sum(axis=1).tolist() == [2, 1, 0]
@@ -86,7 +86,7 @@ def test_expected_f1_is_better_than_one_threshold_where_scores_are_probabilities
     order = np.argsort(-p, axis=1)
     Y = (rng.random(p.shape) < p).astype(np.int8)
     result = Predictions(order.astype(np.int32), np.take_along_axis(p, order, 1).astype(np.float32))
-    has_labels = Y.any(axis=1)  # as those of a corpus have
+    has_labels = Y.any(axis=1)  # like the labels of a corpus
     result, Y = Predictions(result.labels[has_labels], result.scores[has_labels]), Y[has_labels]
     results = to_ranked_results(result, csr_array(Y))
     best = max(compute_mean_f1(ThresholdGoal("f1"), results, threshold) for threshold in np.linspace(0.01, 0.99, 99))
@@ -105,7 +105,7 @@ def test_expected_f1_is_better_than_one_threshold_where_scores_are_probabilities
 
 @pytest.mark.parametrize("goal", ["micro-f1", "macro-f1", "f1"])
 def test_shared_threshold_is_optimal(goal):
-    results, _ = planted()
+    results, _ = make_planted_results()
     threshold = fit_shared_threshold(results, parse_goal(goal))
 
     def goal_at(threshold: float) -> float:
@@ -117,7 +117,7 @@ def test_shared_threshold_is_optimal(goal):
 
 
 def test_precision_recall_and_number_of_labels_are_reached():
-    results, _ = planted()
+    results, _ = make_planted_results()
     for expected in (0.5, 0.8):
         assigned = results.predictions.scores >= fit_shared_threshold(results, ThresholdGoal("precision", expected))
         assert results.hits[assigned].mean() >= expected
@@ -135,27 +135,27 @@ def small():
     return to_ranked_results(result, csr_array(np.array([[1, 0], [1, 1], [0, 0], [1, 0]])))
 
 
-def test_the_average_label_by_hand():
+def test_threshold_of_the_average_label_matches_a_worked_example():
     results = small()
-    # scores .9 .8 .7 .6 .4 .2: of labels 0 0 0 1 0 1, right yes yes no no yes yes; four are true
+    # scores .9 .8 .7 .6 .4 .2; labels 0 0 0 1 0 1; correct yes yes no no yes yes; four labels are true
     micro = compute_average_label(results, ThresholdGoal("micro-f1"), *sort_predictions(results))
     assert micro.n_correct.tolist() == pytest.approx([1 / 4, 2 / 4, 2 / 4, 2 / 4, 3 / 4, 4 / 4])
     assert micro.n_assigned.tolist() == pytest.approx([1 / 4, 2 / 4, 3 / 4, 4 / 4, 5 / 4, 6 / 4])
-    # each label alike: decisions of label 0 weigh a third, those of 1 one; there are two labels
+    # macro average: predictions of label 0 weigh a third, those of label 1 one; there are two labels
     macro = compute_average_label(results, ThresholdGoal("macro-f1"), *sort_predictions(results))
     assert macro.n_correct.tolist() == pytest.approx([1 / 6, 2 / 6, 2 / 6, 2 / 6, 3 / 6, 6 / 6])
     assert macro.n_assigned.tolist() == pytest.approx([1 / 6, 2 / 6, 3 / 6, 6 / 6, 7 / 6, 10 / 6])
-    # at 0.4 five are given, three of them right: F1 is 6 / 9
+    # at 0.4, five labels are predicted and three of them are correct: F1 is 6 / 9
     _, scores, right = sort_predictions(results)
     assert compute_half_f1(results, scores, right, 0.4) == pytest.approx(3 / 9)
 
 
-def test_thresholds_of_labels_by_hand():
+def test_thresholds_of_labels_match_a_worked_example():
     # label 0 alone: at .9 2/4, at .8 4/5, at .7 4/6, at .4 6/7; label 1 alone: at .6 0, at .2 2/3
     own = tune_thresholds(small(), ThresholdGoal("macro-f1"), 3, "label", smoothing_counts=(0.0,)).decision.thresholds
     shared = fit_shared_threshold(small(), ThresholdGoal("macro-f1"))
     assert own.tolist() == pytest.approx([0.4, 0.2, shared])
-    # of very many added documents, the threshold that is best for the average label
+    # with very much smoothing, the threshold is the best one for the average label
     all_alike = tune_thresholds(
         small(), ThresholdGoal("micro-f1"), 3, "label", smoothing_counts=(1e9,)
     ).decision.thresholds
@@ -163,11 +163,11 @@ def test_thresholds_of_labels_by_hand():
 
 
 def test_label_with_other_scores_gets_another_threshold():
-    results, _ = planted(2000)
+    results, _ = make_planted_results(2000)
     shared, own = (tune_thresholds(results, ThresholdGoal("macro-f1"), 20, by).decision for by in ("all", "label"))
     assert own.thresholds[0] < shared.thresholds[0] / 2
     assert np.abs(own.thresholds[1:] - shared.thresholds[0]).max() < 0.15
-    fresh, _ = planted(2000, seed=5)
+    fresh, _ = make_planted_results(2000, seed=5)
     for goal in ("macro-f1", "micro-f1", "f1"):
         shared, own = (tune_thresholds(results, ThresholdGoal(goal), 20, by).decision for by in ("all", "label"))
         assert compute_goal(ThresholdGoal(goal), own, fresh) > compute_goal(ThresholdGoal(goal), shared, fresh)
@@ -175,8 +175,8 @@ def test_label_with_other_scores_gets_another_threshold():
 
 
 def test_smoothing_keeps_rare_labels_from_overfitting():
-    learnt, _ = planted(30, n_labels=200)
-    fresh, _ = planted(2000, n_labels=200, seed=9)
+    learnt, _ = make_planted_results(30, n_labels=200)
+    fresh, _ = make_planted_results(2000, n_labels=200, seed=9)
     smoothed, own = (
         tune_thresholds(learnt, ThresholdGoal("macro-f1"), 200, "label", smoothing_counts=more).decision
         for more in ((30.0,), (1e-6,))
@@ -188,8 +188,8 @@ def test_smoothing_keeps_rare_labels_from_overfitting():
 
 
 def test_smoothing_is_selected_by_validation():
-    learnt, _ = planted(60, n_labels=200)
-    fresh, _ = planted(2000, n_labels=200, seed=9)
+    learnt, _ = make_planted_results(60, n_labels=200)
+    fresh, _ = make_planted_results(2000, n_labels=200, seed=9)
     chosen = tune_thresholds(learnt, ThresholdGoal("macro-f1"), 200, "label", smoothing_counts=(1e-6, 100.0)).decision
     unsmoothed = tune_thresholds(learnt, ThresholdGoal("macro-f1"), 200, "label", smoothing_counts=(1e-6,)).decision
     assert not np.array_equal(chosen.thresholds, unsmoothed.thresholds)
@@ -226,7 +226,7 @@ def test_goals_are_parsed():
     for text in [*wrong, f"tags={MAX_DECISION_DEPTH + 1}", ""]:
         with pytest.raises(XmtcError, match="is not a goal for thresholds"):
             parse_goal(text)
-    results, _ = planted(20)
+    results, _ = make_planted_results(20)
     with pytest.raises(XmtcError, match="Thresholds by label are not possible for tags=2; expected all"):
         tune_thresholds(results, parse_goal("tags=2"), 20, "label")
     with pytest.raises(XmtcError, match="Thresholds by document are not possible for micro-f1; expected all or label"):

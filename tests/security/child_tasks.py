@@ -63,7 +63,7 @@ def end(how: str, content: IO[bytes]) -> Iterator[Any]:
 
 
 def try_to(what: str, content: IO[bytes]) -> Iterator[Any]:
-    """Yield which error the attempt raises."""
+    """Yield the error of each attempt."""
     attempts = {
         "read": lambda: open("/etc/passwd").close(),
         "write": lambda: open(f"{sys.prefix}/x", "w").close(),
@@ -88,10 +88,10 @@ def try_to(what: str, content: IO[bytes]) -> Iterator[Any]:
 
 
 def upload_without_memfd(request: Any, content: IO[bytes]) -> Iterator[Any]:
-    """Read an upload as on a system that has no files without a name."""
+    """Read an upload as on systems without memfd."""
     from xmtc.server.files import read_upload
 
     if hasattr(os, "memfd_create"):
         del os.memfd_create
-        tempfile.tempdir = os.environ["TMPDIR"]  # which the child looks up when it starts
+        tempfile.tempdir = os.environ["TMPDIR"]  # which the child uses at its start
     yield from read_upload(request, content)

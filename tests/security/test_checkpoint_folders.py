@@ -1,4 +1,4 @@
-"""A checkpoint folder that somebody prepared does not make a training delete other files."""
+"""A prepared checkpoint folder does not make a training delete other files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("claim", ["", "a tr"])
-def test_an_incomplete_claim_beside_other_files_is_refused(tmp_path: Path, claim: str) -> None:
+def test_incomplete_claim_with_other_files_is_rejected(tmp_path: Path, claim: str) -> None:
     (tmp_path / CLAIM_FILE).write_text(claim)
     (tmp_path / "mine.npz").write_text("data")
     with pytest.raises(XmtcError, match="holds pieces of a training with other data or parameters"):
@@ -34,7 +34,7 @@ def test_an_incomplete_claim_beside_other_files_is_refused(tmp_path: Path, claim
     assert (tmp_path / "mine.npz").read_text() == "data"
 
 
-def test_a_claim_that_was_cut_off_is_taken_over(tmp_path: Path) -> None:
+def test_incomplete_claim_is_replaced(tmp_path: Path) -> None:
     (tmp_path / CLAIM_FILE).write_text("a tr")
     checkpoint = Checkpoint(tmp_path)
     checkpoint.claim("a training")

@@ -1,4 +1,4 @@
-"""Limits of child processes that parse untrusted files: memory, time, output, access; and their end with the parent."""
+"""Limits of child processes that parse untrusted files: memory, time, output, file access, and end with the parent."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def ends_within(pid: int, seconds: float) -> bool:
     return not is_running(pid)
 
 
-def test_a_child_is_used_again(children):
+def test_child_is_reused(children):
     (first,) = run(children, "size", {"a": ["ä"]}, b"x" * (3 * MIB + 1))
     assert first[1:] == [{"a": ["ä"]}, 3 * MIB + 1]
     (second,) = run(children, "size", None, lambda: (b"xy", b"", b"z"))
@@ -60,7 +60,7 @@ def test_memory_is_limited(children):
     assert run(children, "allocate", 50 * MIB, memory_bytes=100 * MIB) == [50 * MIB]
 
 
-def test_time_is_limited_and_the_child_killed(children):
+def test_child_is_killed_after_the_time_limit(children):
     values = children.run("child_tasks:never_end", None, b"", TaskLimits(seconds=0.5))
     pid = next(values)
     begin = time.monotonic()
@@ -70,7 +70,7 @@ def test_time_is_limited_and_the_child_killed(children):
     assert ends_within(pid, 1)
 
 
-def test_time_of_the_reader_of_values_does_not_count(children):
+def test_time_of_the_consumer_does_not_count(children):
     for value in children.run("child_tasks:many", 4, b"", TaskLimits(seconds=0.5)):
         time.sleep(0.2)
         assert len(value) == MIB
@@ -83,7 +83,7 @@ def test_output_is_limited(children):
         run(children, "huge")
 
 
-def test_a_frame_above_the_limit_is_not_read(children):
+def test_frame_above_the_limit_is_not_read(children):
     from io import BytesIO
 
     from xmtc.core.child_worker import HEADER, FrameTooLongError, read_frame
@@ -107,14 +107,14 @@ def test_a_frame_above_the_limit_is_not_read(children):
         ("panic", "it is damaged (a panic of two lines)"),
     ],
 )
-def test_a_child_that_ends_fails_its_task_alone(children, how, said):
+def test_death_of_a_child_fails_only_its_task(children, how, said):
     with pytest.raises(ChildTaskError) as raised:
         run(children, "end", how)
     assert str(raised.value) == said
     assert run(children, "size")[0][1:] == [None, 0]
 
 
-def test_what_a_library_prints_is_no_answer(children, capfd):
+def test_output_of_libraries_is_not_a_result(children, capfd):
     assert run(children, "end", "print") == ["an answer"]
     assert capfd.readouterr() == ("", "")
 
@@ -126,13 +126,13 @@ def test_what_a_library_prints_is_no_answer(children, capfd):
         *("read root", "read environment", "read code", "read upwards", "execute a descriptor"),
     ],
 )
-def test_a_child_opens_nothing(children, what):
+def test_child_cannot_open_files_or_connections(children, what):
     refused = "PermissionError: it names another file or address, which is not opened"
     assert run(children, "try_to", what) == [refused]
 
 
 @linux
-def test_a_child_opens_modules_and_its_own_descriptors():
+def test_child_can_open_modules_and_its_own_descriptors():
     from xmtc.core.child_worker import is_open_allowed
 
     assert is_open_allowed("/proc/self/fd/3", os.O_RDWR)
@@ -141,7 +141,7 @@ def test_a_child_opens_modules_and_its_own_descriptors():
         assert not is_open_allowed(path, os.O_RDONLY)
 
 
-def test_a_child_gets_no_secrets(children, monkeypatch):
+def test_child_environment_has_no_secrets(children, monkeypatch):
     monkeypatch.setenv("XMTC_TOKEN", "secret")
     monkeypatch.setenv("HOME_TOKEN", "secret")
     monkeypatch.setenv("LC_ALL", "C")
@@ -152,7 +152,7 @@ def test_a_child_gets_no_secrets(children, monkeypatch):
 
 
 @linux
-def test_a_child_starts_where_pipes_cannot_be_large(children, monkeypatch):
+def test_child_starts_if_pipes_cannot_be_enlarged(children, monkeypatch):
     import fcntl
 
     real = fcntl.fcntl
@@ -166,11 +166,11 @@ def test_a_child_starts_where_pipes_cannot_be_large(children, monkeypatch):
     assert run(children, "size", None, b"x" * (3 * MIB))[0][1:] == [None, 3 * MIB]
 
 
-def test_text_takes_as_many_bytes_as_in_utf8(children):
+def test_text_size_is_counted_in_utf8_bytes(children):
     assert run(children, "echo", ["é" * MIB, "\ud800"], output_bytes=2 * MIB + 100) == [["é" * MIB, "\ud800"]]
 
 
-def test_an_error_of_the_content_is_raised(children):
+def test_error_of_the_content_is_raised(children):
     def content():
         yield b"x" * MIB
         raise XmtcError("The file is damaged.")
@@ -179,7 +179,7 @@ def test_an_error_of_the_content_is_raised(children):
         run(children, "size", None, content)
 
 
-def test_a_task_is_killed_from_another_thread(children):
+def test_task_is_killed_from_another_thread(children):
     task = children.create_task("child_tasks:never_end", None, b"")
     values = task.run()
     pid = next(values)
@@ -190,14 +190,14 @@ def test_a_task_is_killed_from_another_thread(children):
     assert task.child is None
 
 
-def test_values_that_nobody_reads_end_the_child(children):
+def test_unread_results_end_the_child(children):
     values = children.run("child_tasks:never_end", None, b"")
     pid = next(values)
     values.close()
     assert ends_within(pid, 1)
 
 
-def test_an_unused_child_ends_and_is_replaced():
+def test_unused_child_ends_and_is_replaced():
     children = ChildPool(idle_seconds=0.2)
     ((first, *_),) = run(children, "size")
     assert ends_within(first, 2)
@@ -217,7 +217,7 @@ next(values)
 
 
 @linux
-def test_a_child_ends_with_its_killed_parent():
+def test_child_ends_with_its_killed_parent():
     place = os.pathsep.join(sys.path)
     process = subprocess.Popen(
         [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": place}

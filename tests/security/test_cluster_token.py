@@ -1,6 +1,7 @@
-"""A Ray cluster that xmtc starts on this machine admits nobody who lacks its token.
+"""A Ray cluster started by xmtc on this machine accepts only clients with its token.
 
-Ray listens on all interfaces and runs the code of every client that connects."""
+Ray listens on all interfaces and runs the code of every client that connects.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +33,13 @@ def environment(monkeypatch, tmp_path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("existing", "mode"), [({}, "token"), ({"RAY_ADDRESS": "head:6379"}, None), ({"RAY_AUTH_MODE": "disabled"}, None)]
 )
-def test_a_token_is_required_unless_the_user_has_decided(monkeypatch, tmp_path, existing, mode):
-    """Without Ray: what it finds in the environment when it is imported."""
+def test_token_is_required_unless_configured_otherwise(monkeypatch, tmp_path, existing, mode):
+    """Without Ray: checks the environment that Ray reads when it is imported."""
     monkeypatch.setattr(connection, "CURRENT_CLUSTER_FILE", tmp_path / "none")
     monkeypatch.setattr(connection, "import_ray", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
     monkeypatch.delitem(sys.modules, "ray", raising=False)
     for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
-        monkeypatch.setenv(name, "")  # so that it is restored
+        monkeypatch.setenv(name, "")  # so that monkeypatch restores it
         monkeypatch.delenv(name)
     for name, value in existing.items():
         monkeypatch.setenv(name, value)
@@ -48,7 +49,7 @@ def test_a_token_is_required_unless_the_user_has_decided(monkeypatch, tmp_path, 
     assert len(os.environ.get("RAY_AUTH_TOKEN", "")) == (64 if mode else 0)
 
 
-def test_nobody_joins_without_the_token(environment):
+def test_clients_without_the_token_are_rejected(environment):
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'xmtc[cluster]', or make cluster-test")
     words = [sys.executable, "-c", START]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True) as started:

@@ -1,5 +1,5 @@
-"""A bounded part of the campaign of hostile model folders, and checks that its watch sees what it should. The campaign
-itself takes minutes: python tests/campaigns/folders.py --cases 20000."""
+"""Short run of the campaign of hostile model folders, and checks of its audit hook. The full campaign takes minutes:
+python tests/campaigns/folders.py --cases 20000."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ with tempfile.TemporaryDirectory() as place:
         ("Touch(args=[1])", "call of Touch with () and {'args': [1]}"),
     ],
 )
-def test_the_watch_sees_what_it_should(code: str, seen: str) -> None:
+def test_audit_hook_detects_violations(code: str, seen: str) -> None:
     caught = code if "nobody" not in code and "remove" not in code else f"exec({code!r})"
     program = WATCHED.format(campaigns=str(TESTS / "campaigns"), code=caught)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (seen in done.stdout) if seen else done.stdout == "", done.stdout + done.stderr
 
 
-def test_hostile_folders_get_sentences(tmp_path: Path) -> None:
-    """In a process of its own: an audit hook cannot be taken away."""
+def test_hostile_folders_give_one_line_errors(tmp_path: Path) -> None:
+    """In its own process, because an audit hook cannot be removed."""
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "XMTC_CAMPAIGN": str(tmp_path), "TQDM_DISABLE": "1"}
     environment |= {
         "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS / "campaigns"), str(TESTS / "support")])

@@ -1,4 +1,4 @@
-"""Hostile files through the service and the command line: each ends with one sentence, and nothing else is harmed."""
+"""Hostile files through the service and the command line: each gives a one-line error and does not affect others."""
 
 from __future__ import annotations
 
@@ -76,17 +76,17 @@ def predict(model: Path, folder: Path, name: str, content: bytes) -> tuple[int, 
 
 class TestService:
     @linux
-    def test_a_far_cell(self, client):
+    def test_distant_cell_is_rejected(self, client):
         assert upload(client, "a.xlsx", FAR_CELL) == (422, f"The file cannot be processed: {TOO_MUCH.format(1024)}.")
         assert upload(client, "a.txt", b"words") == (200, [{"id": "a", "text": "words"}])
 
     @pytest.mark.parametrize("name", REASONS)
-    def test_a_reason_is_told(self, client, name):
+    def test_error_contains_the_reason(self, client, name):
         content, reason = REASONS[name]
         kind = "cannot be processed" if name.endswith("xlsx") else "cannot be read as a document"
         assert upload(client, name, content) == (422, f"The file {kind}: {reason}.")
 
-    def test_a_pdf_that_unpacks_to_more(self, client):
+    def test_pdf_bomb_is_rejected(self, client):
         bomb = pdf(page_of(stream(b"\x78\xda" + hostile_files.deflated(60), "/Filter /FlateDecode")))
         status, said = upload(client, "a.pdf", bomb)  # pypdf has a limit of its own
         expected = "The file cannot be read as a document: it cannot be read as PDF"
@@ -94,14 +94,14 @@ class TestService:
 
     @linux
     @pytest.mark.parametrize("declared", [10, 2**31])
-    def test_an_archive_that_lies_about_its_sizes(self, client, declared):
+    def test_archive_with_false_sizes_is_rejected(self, client, declared):
         parts = [(name, hostile_files.small(part), len(part)) for name, part in hostile_files.parts("").items()][:-1]
         begin = hostile_files.SHEET.partition("%s")[0].encode()
         sheet = ("xl/worksheets/sheet1.xml", hostile_files.deflated(100, begin), declared)
         found = upload(client, "a.xlsx", hostile_files.zip_of([*parts, sheet]))
         assert found == (422, f"The file cannot be processed: {TOO_MUCH.format(1024)}.")
 
-    def test_repeated_rows_of_a_spreadsheet(self, client):
+    def test_repeated_rows_of_a_spreadsheet_are_limited(self, client):
         content = dict(hostile_files.spreadsheets())
         assert upload(client, "a.ods", content["repeated_long.ods"]) == (
             413,
@@ -109,7 +109,7 @@ class TestService:
         )
         assert upload(client, "a.ods", content["repeated_square.ods"])[0] == 422
 
-    def test_a_compressed_file_that_unpacks_to_more(self, client):
+    def test_compression_bomb_is_rejected(self, client):
         bomb = gzip.compress(b"a" * 2**24) * 9
         assert upload(client, "a.txt", bomb) == (
             422,
@@ -119,12 +119,12 @@ class TestService:
         assert status == 422
         assert said.startswith("file.csv, line 1: the line is longer than 134,217,728 bytes")
 
-    def test_a_compressed_workbook_is_read(self, client):
+    def test_compressed_workbook_is_read(self, client):
         book = gzip.compress(workbook({"A1": "text", "A2": "some words"}))
         assert upload(client, "a.xlsx", book) == (200, [{"id": "2", "text": "some words"}])
 
     @pytest.mark.parametrize("format", ["csv", "xlsx"])
-    def test_one_wide_row_does_not_widen_all(self, client, format):
+    def test_one_wide_row_does_not_widen_all_rows(self, client, format):
         rows = [{"id": "", "tags": []}] * 10_000 + [{"id": "", "tags": [{"label": "a"}] * 100}]
         answer = client.post("/v1/models/m/table", json={"rows": rows, "format": format})
         assert (answer.status_code, answer.json()["error"]["message"]) == (
@@ -135,11 +135,11 @@ class TestService:
         lines = client.post("/v1/models/m/table", json={"rows": rows, "format": "jsonl"})
         assert (lines.status_code, lines.text.count("\n")) == (200, 10_001)
 
-    def test_work_ends_with_its_request(self, model):
+    def test_parsing_ends_with_its_request(self, model):
         slow = b"<html><body>" + b"<p>" * 400_000
         app = create_app(Settings((("m", str(model)),), limits=ServiceLimits(seconds=1)))
         with TestClient(app, base_url="http://localhost") as client:
-            upload(client, "a.txt", b"words")  # the child has started
+            upload(client, "a.txt", b"words")  # starts the child
             for _ in range(3):
                 begin = time.monotonic()
                 status, said = upload(client, "a.html", slow)
@@ -156,8 +156,8 @@ class TestService:
             assert upload(client, "a.txt", b"words") == (200, [{"id": "a", "text": "words"}])
 
     @linux
-    def test_an_upload_is_in_no_folder(self, model, tmp_path):
-        """While a file is read, and so after a crash."""
+    def test_upload_is_in_no_folder(self, model, tmp_path):
+        """During reading, and therefore also after a crash."""
         script = (
             "import os, sys, threading, time; from pathlib import Path; from starlette.testclient import TestClient; "
             "from xmtc.server.app import create_app; from xmtc.server.settings import Settings\n"
@@ -181,8 +181,8 @@ class TestService:
         assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_an_upload_where_every_file_has_a_name(tmp_path, monkeypatch):
-    """As on macOS and Windows: the child may write in a temporary folder of its own, which it removes."""
+def test_upload_without_memfd_is_removed(tmp_path, monkeypatch):
+    """As on macOS and Windows, the child can write to its own temporary folder, which it removes."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     children = ChildPool(idle_seconds=0)
     request = {"name": "a.csv", "column": None, "remembered": None}
@@ -196,20 +196,20 @@ def test_an_upload_where_every_file_has_a_name(tmp_path, monkeypatch):
 
 class TestCommand:
     @linux
-    def test_a_far_cell(self, model, tmp_path):
+    def test_distant_cell_is_rejected(self, model, tmp_path):
         said = "xmtc: a.xlsx cannot be read as a workbook ({}); open it in a spreadsheet and save it as .xlsx."
         assert predict(model, tmp_path, "a.xlsx", FAR_CELL) == (2, said.format(TOO_MUCH.format(2048)))
         assert predict(model, tmp_path, "a.xlsx", NO_CELL) == (2, said.format("it is damaged (capacity overflow)"))
 
     @pytest.mark.parametrize("name", [name for name in REASONS if not name.endswith("xlsx")])
-    def test_a_reason_is_told(self, model, tmp_path, name):
+    def test_error_contains_the_reason(self, model, tmp_path, name):
         content, reason = REASONS[name]
         assert predict(model, tmp_path, name, content) == (
             2,
             f"xmtc: {name}, file {name}: {reason}; fix it, or skip such lines with --on-error skip.",
         )
 
-    def test_a_child_that_dies_sets_one_file_of_a_folder_aside(self, tmp_path, monkeypatch):
+    def test_death_of_a_child_rejects_one_file_of_a_folder(self, tmp_path, monkeypatch):
         pages = {
             "a": b"<p>The first page, with words enough.</p>" * 3,
             "c": b"<p>The last page, with enough words.</p>" * 3,
@@ -220,25 +220,24 @@ class TestCommand:
         monkeypatch.setattr(whole.TaskLimits, "for_file_size", lambda _: TaskLimits(seconds=1))
         list(
             CHILD_POOL.run("xmtc.data.formats.document_files:parse", ["html", None, None], pages["a"])
-        )  # the child has started
+        )  # starts the child
         with watching(tmp_path):
             corpus = open_corpus(tmp_path, fields=Fields(labels=None), labels_required=False, on_error="skip")
             assert [document.id for document in corpus] == ["a", "c"]
         assert corpus.rejects.first_bad_line.reason == "it takes longer than 1 seconds, expected a smaller document"
 
-    def test_a_line_without_end(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(files, "MAX_LINE_BYTES", 1000)
-        (tmp_path / "a.jsonl").write_bytes(b'{"text": "a", "labels": []}\n' + b"x" * 1000)
+    def test_endless_line_is_rejected(self, tmp_path):
+        (tmp_path / "a.jsonl").write_bytes(b'{"text": "a", "labels": []}\n' + b"x" * files.MAX_LINE_BYTES)
         with pytest.raises(XmtcError) as raised:
             list(open_corpus(tmp_path / "a.jsonl"))
         assert str(raised.value) == (
-            f"{tmp_path}/a.jsonl, line 2: the line is longer than 1,000 bytes, expected one document per line; check "
-            "the file, or pass --input-format."
+            f"{tmp_path}/a.jsonl, line 2: the line is longer than 134,217,728 bytes, expected one document per line; "
+            "check the file, or pass --input-format."
         )
 
 
 @pytest.mark.parametrize("name", ["zip", "base64", "rot13", "idna", "punycode", "undefined", "unicode_escape", "utf-7"])
-def test_only_encodings_of_files(name):
+def test_codecs_that_are_not_file_encodings_are_rejected(name):
     with pytest.raises(XmtcError, match=f"^There is no encoding '{name}'; "):
         normalise_encoding_name(name)
     page = f'<meta charset="{name}"><p>Käse</p>'.encode("cp1252")
@@ -254,18 +253,18 @@ def test_title_in_linear_time():
     assert time.monotonic() - begin < 0.5
 
 
-def test_a_long_attribute_is_no_list_of_attributes():
+def test_slashes_in_a_long_attribute_are_not_counted_as_attributes():
     page = "<img alt='" + "word / " * 9000 + "' src=\"data:" + "/" * 9000 + '">'
     html.check_tags(page)
 
 
-def test_an_archive_of_many_arrays_is_refused(tmp_path):
+def test_archive_of_many_arrays_is_rejected(tmp_path):
     (tmp_path / "X.npz").write_bytes(zipped({f"{i}.npy": b"" for i in range(17)}))
     with pytest.raises(XmtcError, match=r"X\.npz is not a sparse matrix saved by scipy"):
         list(open_corpus(tmp_path / "X.npz", labels_required=False))
 
 
-def test_the_files_of_the_campaign_are_small_and_the_same_every_time():
+def test_files_of_the_campaign_are_small_and_reproducible():
     found = dict(hostile_files.hostile_files())
     assert found == dict(hostile_files.hostile_files())
     assert len(found) > 90

@@ -1,4 +1,5 @@
-"""Hostile model, vocabulary, checkpoint and encoder folders: no code is run, nothing else is opened, nothing blocks."""
+"""Hostile model, vocabulary, checkpoint and encoder folders: no code is run, no other file is opened, and nothing
+blocks."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ CALLS: list[str] = []
 
 
 class Touch:
-    """A class that is imported, and that no model folder may call."""
+    """Class of an imported module that no model folder may call."""
 
     def __init__(self, **given: Any) -> None:
         CALLS.append(f"called with {given}")
@@ -70,8 +71,8 @@ def place(about: dict[str, Any], path: str, value: Any) -> None:
     about[last] = value
 
 
-def refused(load: Callable[[Path], Any], folder: Path) -> str:
-    """The sentence that a folder is refused with, from the folder's name on."""
+def get_error(load: Callable[[Path], Any], folder: Path) -> str:
+    """Return the error message for a folder, after the name of the folder."""
     with pytest.raises(XmtcError) as raised:
         load(folder)
     assert "\n" not in str(raised.value)
@@ -98,17 +99,19 @@ HOSTILE = {"method": f"{__name__}:Touch", "parameters": {"args": ["id"]}}
         ("views", {f"{__name__}:Touch": {}}, f"The view {__name__}:Touch is not defined; import its module first, or"),
     ],
 )
-def test_a_description_calls_nothing(folder: Path, path: str, value: Any, sentence: str) -> None:
+def test_description_cannot_call_code(folder: Path, path: str, value: Any, sentence: str) -> None:
     edit(folder, lambda about: place(about, path, value))
-    assert refused(Classifier.load, folder).startswith(sentence)
+    assert get_error(Classifier.load, folder).startswith(sentence)
 
 
-def test_members_are_methods_and_nothing_else(tmp_path: Path) -> None:
+def test_members_must_be_methods(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(OLD / "consensus", tmp_path / "model"))
     edit(folder, lambda about: place(about, "parameters/members", [HOSTILE, HOSTILE]))
-    assert refused(Classifier.load, folder).startswith(f"The method {__name__}:Touch is not defined; import its module")
+    assert get_error(Classifier.load, folder).startswith(
+        f"The method {__name__}:Touch is not defined; import its module"
+    )
     edit(folder, lambda about: place(about, "parameters/members", [{"method": "parabel"}] * 2))
-    assert refused(Classifier.load, folder) == (
+    assert get_error(Classifier.load, folder) == (
         " is damaged: a method of it has no parameters; copy or train it again."
     )
 
@@ -133,7 +136,7 @@ def test_members_are_methods_and_nothing_else(tmp_path: Path) -> None:
         ["parabel"],
     ],
 )
-def test_a_registry_finds_registered_classes_only(name: Any) -> None:
+def test_registry_finds_only_registered_classes(name: Any) -> None:
     before = set(sys.modules)
     for find in (method_class, view_class):
         with pytest.raises(
@@ -145,7 +148,7 @@ def test_a_registry_finds_registered_classes_only(name: Any) -> None:
     assert set(sys.modules) == before
 
 
-def test_a_method_and_a_form_are_not_exchanged() -> None:
+def test_method_and_form_names_are_separate() -> None:
     for name in ("xmtc.methods.label_tree.parabel:Parabel", "parabel"):
         method_class(name)
         with pytest.raises(XmtcError, match="view"):
@@ -175,14 +178,14 @@ class OwnMethod(Method):
         return OwnModel(n_labels=data.n_labels, views=data.sizes)
 
 
-def test_classes_of_a_program_are_found_once_they_are_defined(tmp_path: Path) -> None:
+def test_classes_of_a_program_are_found_after_their_definition(tmp_path: Path) -> None:
     assert method_class(f"{__name__}:OwnMethod") is OwnMethod
     assert get_form_class(f"{__name__}:OwnModel") is OwnModel
     Classifier(OwnMethod()).fit(TEXTS, TAGS).save(tmp_path / "model")
     assert isinstance(Classifier.load(tmp_path / "model").tagger_.model, OwnModel)
 
 
-def test_an_entry_point_must_be_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entry_point_must_be_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(xmtc.METHODS, "touch", f"{__name__}:Touch")
     with pytest.raises(
         XmtcError, match=r"^The method touch is not a subclass of Method; fix the package that adds it\.$"
@@ -218,12 +221,12 @@ def test_new_folders_name_types_and_no_modules(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["xmtc.cli:main", "xmtc.text.string_index", "os:system", "no-such-form", ["a"], 7, None]
 )
-def test_a_form_of_no_type_is_refused(folder: Path, name: Any) -> None:
+def test_form_without_a_type_name_is_rejected(folder: Path, name: Any) -> None:
     edit(folder, lambda about: place(about, "parts/model/form", name))
-    assert refused(Tagger.load, folder).startswith(" is damaged: about.json and arrays.safetensors are inconsistent")
+    assert get_error(Tagger.load, folder).startswith(" is damaged: about.json and arrays.safetensors are inconsistent")
 
 
-# --- what about.json says
+# --- content of about.json
 
 
 @pytest.mark.parametrize(
@@ -254,14 +257,14 @@ def test_a_form_of_no_type_is_refused(folder: Path, name: Any) -> None:
         ("parameters", None, "its parameters is None, expected an object"),
     ],
 )
-def test_a_description_is_checked_when_a_model_is_opened(folder: Path, path: str, value: Any, phrase: str) -> None:
+def test_description_is_checked_on_loading(folder: Path, path: str, value: Any, phrase: str) -> None:
     edit(folder, lambda about: place(about, path, value))
-    assert refused(Tagger.load, folder).startswith(f" is damaged: {phrase}")
+    assert get_error(Tagger.load, folder).startswith(f" is damaged: {phrase}")
 
 
-def test_labels_that_are_no_numbers_are_refused(folder: Path) -> None:
+def test_label_numbers_are_checked(folder: Path) -> None:
     edit(folder, lambda about: place(about, "target", {"kind": "lists", "numbers": True}))
-    assert refused(Classifier.load, folder).startswith(" is damaged: invalid literal for int()")
+    assert get_error(Classifier.load, folder).startswith(" is damaged: invalid literal for int()")
 
 
 @pytest.mark.parametrize(
@@ -277,12 +280,12 @@ def test_labels_that_are_no_numbers_are_refused(folder: Path) -> None:
         (b'{"format": "\xff"}', "'utf-8' codec can't decode byte 0xff"),
     ],
 )
-def test_json_of_no_one_meaning_is_refused(folder: Path, content: bytes, phrase: str) -> None:
+def test_ambiguous_json_is_rejected(folder: Path, content: bytes, phrase: str) -> None:
     (folder / "about.json").write_bytes(content)
-    assert refused(Tagger.load, folder).startswith(f"/about.json cannot be read ({phrase}")
+    assert get_error(Tagger.load, folder).startswith(f"/about.json cannot be read ({phrase}")
 
 
-# --- the header of the arrays
+# --- header of the arrays
 
 
 def with_header(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -329,28 +332,30 @@ def set_entry(key: str, value: Any) -> Callable[[dict[str, Any]], None]:
 )
 def test_headers_are_checked(folder: Path, change: Callable[[dict[str, Any]], Any], phrase: str) -> None:
     with_header(folder, change)
-    assert refused(Tagger.load, folder).startswith(f"/arrays.safetensors is damaged: {phrase}")
+    assert get_error(Tagger.load, folder).startswith(f"/arrays.safetensors is damaged: {phrase}")
 
 
-def test_a_header_may_not_be_longer_than_its_file(folder: Path) -> None:
+def test_header_longer_than_its_file_is_rejected(folder: Path) -> None:
     content = (folder / "arrays.safetensors").read_bytes()
     (folder / "arrays.safetensors").write_bytes((2**63).to_bytes(8, "little") + content[8:])
-    assert refused(Tagger.load, folder).startswith("/arrays.safetensors is damaged: its header has 9,223,372,036,854,")
+    assert get_error(Tagger.load, folder).startswith(
+        "/arrays.safetensors is damaged: its header has 9,223,372,036,854,"
+    )
 
 
-# --- files that are no regular files
+# --- files that are not regular
 
 
 @needs_fifo
 @pytest.mark.parametrize("name", ["about.json", "arrays.safetensors"])
-def test_a_fifo_does_not_block(folder: Path, name: str) -> None:
+def test_fifo_does_not_block(folder: Path, name: str) -> None:
     (folder / name).unlink()
     os.mkfifo(folder / name)
-    assert f"{name} is not a regular file" in refused(Tagger.load, folder)
+    assert f"{name} is not a regular file" in get_error(Tagger.load, folder)
 
 
 @needs_fifo
-def test_a_history_that_is_a_fifo_is_left_out(folder: Path) -> None:
+def test_history_that_is_a_fifo_is_ignored(folder: Path) -> None:
     (folder / "history.jsonl").unlink()
     os.mkfifo(folder / "history.jsonl")
     assert Tagger.load(folder).history == ()
@@ -358,47 +363,47 @@ def test_a_history_that_is_a_fifo_is_left_out(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["about.json", "arrays.safetensors"])
 @pytest.mark.parametrize("target", ["/dev/zero", "elsewhere", "nowhere"])
-def test_no_link_leads_out_of_a_folder(folder: Path, name: str, target: str) -> None:
+def test_link_out_of_a_folder_is_rejected(folder: Path, name: str, target: str) -> None:
     shutil.copyfile(folder / name, folder.parent / "elsewhere")
     (folder / name).unlink()
     (folder / name).symlink_to(folder.parent / target)
-    assert f"{name} is a link, expected a regular file" in refused(Tagger.load, folder)
+    assert f"{name} is a link, expected a regular file" in get_error(Tagger.load, folder)
 
 
-def test_a_history_that_is_a_link_is_left_out(folder: Path) -> None:
+def test_history_that_is_a_link_is_ignored(folder: Path) -> None:
     shutil.move(folder / "history.jsonl", folder.parent / "history.jsonl")
     (folder / "history.jsonl").symlink_to(folder.parent / "history.jsonl")
     assert Tagger.load(folder).history == ()
 
 
-def test_a_folder_may_be_a_link(folder: Path) -> None:
+def test_folder_can_be_a_link(folder: Path) -> None:
     (folder.parent / "current").symlink_to(folder)
     assert Tagger.load(folder.parent / "current", verify=True).about["method"] == "parabel"
     assert Tagger.load(folder.parent / "current").history
 
 
-def test_a_description_of_any_size_is_not_read(folder: Path) -> None:
+def test_size_of_the_description_is_limited(folder: Path) -> None:
     with (folder / "about.json").open("r+b") as file:
-        file.truncate(2**40)  # a sparse file: no disk is filled
-    assert refused(Tagger.load, folder) == (
+        file.truncate(2**40)  # a sparse file, which uses no disk space
+    assert get_error(Tagger.load, folder) == (
         "/about.json cannot be read (about.json has 1,099,511,627,776 bytes, expected at most 67,108,864); copy or "
         "train the model again."
     )
 
 
 @needs_fifo
-def test_vocabulary_folders_are_opened_the_same_way(tmp_path: Path) -> None:
+def test_vocabulary_folders_are_checked_likewise(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(FIXTURES / "vocabularies" / "format-1", tmp_path / "vocabulary"))
     assert Vocabulary.load(folder).name(0, "en")
     (folder / "about.json").unlink()
     os.mkfifo(folder / "about.json")
-    assert refused(Vocabulary.load, folder) == (
+    assert get_error(Vocabulary.load, folder) == (
         "/about.json cannot be read (about.json is not a regular file); copy or import the vocabulary again."
     )
 
 
 @needs_fifo
-def test_a_folder_with_a_fifo_is_not_replaced(folder: Path, tmp_path: Path) -> None:
+def test_folder_with_a_fifo_is_not_replaced(folder: Path, tmp_path: Path) -> None:
     tagger = Tagger.load(folder)
     shutil.copytree(folder, tmp_path / "other")
     (tmp_path / "other" / "about.json").unlink()
@@ -409,7 +414,7 @@ def test_a_folder_with_a_fifo_is_not_replaced(folder: Path, tmp_path: Path) -> N
 
 @needs_fifo
 @pytest.mark.parametrize("name", ["training.txt", "piece.npz"])
-def test_checkpoints_are_opened_the_same_way(tmp_path: Path, name: str) -> None:
+def test_checkpoints_are_checked_likewise(tmp_path: Path, name: str) -> None:
     checkpoint = Checkpoint(tmp_path)
     if name == "training.txt":
         os.mkfifo(tmp_path / name)
@@ -439,7 +444,7 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
         open_regular(tmp_path, "link")
 
 
-def test_links_stay_in_their_folder_or_in_a_cache_of_the_hub(tmp_path: Path) -> None:
+def test_links_must_stay_in_their_folder_or_in_the_hub_cache(tmp_path: Path) -> None:
     blobs, snapshot = tmp_path / "models--a" / "blobs", tmp_path / "models--a" / "snapshots" / "1"
     for each in (blobs, snapshot):
         each.mkdir(parents=True)
@@ -475,7 +480,7 @@ def train_with(folder: Path) -> Any:
 
 @needs_fifo
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors", "tokenizer_config.json"])
-def test_an_encoder_folder_with_a_fifo_is_refused(tmp_path: Path, name: str) -> None:
+def test_encoder_folder_with_a_fifo_is_rejected(tmp_path: Path, name: str) -> None:
     folder = encoder(tmp_path)
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
@@ -488,7 +493,7 @@ def test_an_encoder_folder_with_a_fifo_is_refused(tmp_path: Path, name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors", "1_Pooling"])
-def test_a_link_out_of_an_encoder_folder_is_refused(tmp_path: Path, name: str) -> None:
+def test_link_out_of_an_encoder_folder_is_rejected(tmp_path: Path, name: str) -> None:
     folder = encoder(tmp_path)
     if name == "1_Pooling":
         (tmp_path / "elsewhere").mkdir()
@@ -500,7 +505,7 @@ def test_a_link_out_of_an_encoder_folder_is_refused(tmp_path: Path, name: str) -
 
 
 @pytest.mark.parametrize("name", ["../x.safetensors", "/etc/passwd", "a/../../x.safetensors", "x.bin", 7, ""])
-def test_an_index_of_weights_names_files_of_its_folder(tmp_path: Path, name: Any) -> None:
+def test_weight_index_must_name_files_of_its_folder(tmp_path: Path, name: Any) -> None:
     folder = encoder(tmp_path)
     shutil.move(folder / "model.safetensors", tmp_path / "x.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"a": name}}))
@@ -511,7 +516,7 @@ def test_an_index_of_weights_names_files_of_its_folder(tmp_path: Path, name: Any
         train_with(folder)
 
 
-def test_an_encoder_in_a_cache_of_the_hub_is_used(tmp_path: Path) -> None:
+def test_encoder_in_the_hub_cache_is_accepted(tmp_path: Path) -> None:
     folder, blobs = encoder(tmp_path), tmp_path / "models--tiny" / "blobs"
     snapshot = tmp_path / "models--tiny" / "snapshots" / "0123"
     blobs.mkdir(parents=True)
@@ -522,8 +527,8 @@ def test_an_encoder_in_a_cache_of_the_hub_is_used(tmp_path: Path) -> None:
     assert train_with(snapshot).predict(TEXTS[:1])
 
 
-def test_arrays_of_a_saved_model_pass(tmp_path: Path) -> None:
-    """Whatever safetensors writes: empty arrays, all types, odd sizes."""
+def test_arrays_of_a_saved_model_are_accepted(tmp_path: Path) -> None:
+    """All files of safetensors: empty arrays, all types, odd sizes."""
     from xmtc.storage.array_file import DTYPES, map_arrays
 
     kinds = [np.dtype(kind) for kind in DTYPES.values()]
@@ -534,7 +539,7 @@ def test_arrays_of_a_saved_model_pass(tmp_path: Path) -> None:
     assert {name: array.tolist() for name, array in found.items()} == {n: a.tolist() for n, a in arrays.items()}
 
 
-# --- models are replaced by new folders
+# --- replacement of models
 
 
 @pytest.mark.parametrize(
@@ -548,8 +553,8 @@ def test_arrays_of_a_saved_model_pass(tmp_path: Path) -> None:
         ("train", "CORPUS", "-o", "MODEL", "-p", "n_trees=1"),
     ],
 )
-def test_a_command_never_writes_to_the_files_of_a_model(folder: Path, words: tuple[str, ...]) -> None:
-    """Whoever has them mapped would die of it (SIGBUS)."""
+def test_commands_never_write_to_existing_files_of_a_model(folder: Path, words: tuple[str, ...]) -> None:
+    """Processes that have them memory-mapped would be killed (SIGBUS)."""
     from make_models import LABELS, documents
     from typer.testing import CliRunner
 
@@ -572,7 +577,7 @@ def test_a_command_never_writes_to_the_files_of_a_model(folder: Path, words: tup
     assert opened.predict_labels(["the dog"])[0]
 
 
-def test_a_damaged_vocabulary_of_a_model_is_a_sentence(tmp_path: Path) -> None:
+def test_damaged_vocabulary_of_a_model_gives_a_one_line_error(tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
     from xmtc.cli import app
@@ -583,10 +588,10 @@ def test_a_damaged_vocabulary_of_a_model_is_a_sentence(tmp_path: Path) -> None:
         CliRunner().invoke(app, ["vocab", "check", str(folder)], catch_exceptions=False)
 
 
-# --- the service
+# --- service
 
 
-def test_a_damaged_model_is_refused_and_others_are_listed(folder: Path) -> None:
+def test_damaged_model_is_rejected_and_others_are_listed(folder: Path) -> None:
     pytest.importorskip("fastapi")
     from fastapi.testclient import TestClient
 
@@ -607,7 +612,7 @@ def test_a_damaged_model_is_refused_and_others_are_listed(folder: Path) -> None:
         create_app(settings).state.service.models.open_all()
 
 
-def test_a_report_that_is_a_link_is_not_served(folder: Path) -> None:
+def test_report_that_is_a_link_is_not_served(folder: Path) -> None:
     pytest.importorskip("fastapi")
     from fastapi.testclient import TestClient
 
@@ -626,19 +631,19 @@ def test_a_report_that_is_a_link_is_not_served(folder: Path) -> None:
         shutil.copyfile(secret, folder / "report.html")
         assert client.get("/v1/models/m/report").text == "<p>secret</p>"
     named = Settings((("m", str(folder)),), hosts=("testserver",), reports=(("m", str(folder.parent / "current")),))
-    (folder.parent / "current").symlink_to(secret)  # the operator may name a link
+    (folder.parent / "current").symlink_to(secret)  # the operator can pass a link
     with TestClient(create_app(named)) as client:
         assert client.get("/v1/models/m/report").text == "<p>secret</p>"
 
 
 @pytest.mark.parametrize(("name", "value"), [("has", 100), ("named", 100), ("right", 40)])
-def test_a_record_of_more_documents_than_there_are_is_refused(tmp_path: Path, name: str, value: int) -> None:
-    """Its scores would be above 1."""
+def test_more_calibration_hits_than_documents_are_rejected(tmp_path: Path, name: str, value: int) -> None:
+    """Scores would be above 1."""
     from test_damaged_models import set_array
 
     folder = Path(shutil.copytree(OLD / "lexical", tmp_path / "model"))
     set_array(folder, f"model.evidence.{name}", lambda counts: np.full_like(counts, value))
-    assert refused(lambda path: Tagger.load(path).predict_labels(["music"]), folder) == (
+    assert get_error(lambda path: Tagger.load(path).predict_labels(["music"]), folder) == (
         " is damaged: has, named and right of the match classifier count more documents than n_docs; "
         "copy or train it again."
     )

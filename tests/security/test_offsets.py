@@ -1,4 +1,4 @@
-"""Offsets that wrap around in 64 bits lead compiled code nowhere: they are refused when a model is first used."""
+"""Offsets that overflow 64 bits are rejected on first use, before compiled code reads them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from xmtc.vocabulary.vocabulary import check_offsets
 MODELS = Path(__file__).parents[1] / "fixtures/models/format-4"
 
 
-def wrapped(offsets: np.ndarray) -> np.ndarray:
+def make_overflowing(offsets: np.ndarray) -> np.ndarray:
     """Return offsets with the same ends whose differences, computed in 64 bits, are all positive."""
     found = offsets.copy()
     middle = len(found) // 2
@@ -27,8 +27,8 @@ def wrapped(offsets: np.ndarray) -> np.ndarray:
     return found
 
 
-def test_numbers_are_compared_and_not_subtracted():
-    numbers = wrapped(np.arange(8))
+def test_offsets_are_compared_without_overflow():
+    numbers = make_overflowing(np.arange(8))
     assert (np.diff(numbers[2:5]) >= 0).all()
     assert not is_ascending(numbers)
     assert not is_offset_array(numbers, 7, 7)
@@ -52,12 +52,12 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize(("method", "name"), ARRAYS, ids=[f"{method}-{name}" for method, name in ARRAYS])
-def test_models_with_offsets_that_wrap_around_are_refused(tmp_path, method, name):
+def test_models_with_overflowing_offsets_are_rejected(tmp_path, method, name):
     folder = tmp_path / "model"
     shutil.copytree(MODELS / method, folder)
     arrays = load_file(folder / "arrays.safetensors")
     (full,) = [each for each in arrays if each.endswith(name.removeprefix("model."))][:1]
-    arrays[full] = wrapped(arrays[full])
+    arrays[full] = make_overflowing(arrays[full])
     save_file(arrays, folder / "arrays.safetensors")
     about = json.loads((folder / "about.json").read_text())
     about["files"]["arrays.safetensors"] = {
@@ -72,18 +72,22 @@ def test_models_with_offsets_that_wrap_around_are_refused(tmp_path, method, name
         Tagger.load(folder).check()
 
 
-def test_vocabularies_with_offsets_that_wrap_around_are_refused():
+def test_vocabularies_with_overflowing_offsets_are_rejected():
     with pytest.raises(ValueError, match="offsets are not ascending"):
-        check_offsets(wrapped(np.arange(8)), 7, 7)
+        check_offsets(make_overflowing(np.arange(8)), 7, 7)
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "bsr"])
-def test_matrices_with_offsets_that_wrap_around_are_refused(tmp_path, kind):
+def test_matrices_with_overflowing_offsets_are_rejected(tmp_path, kind):
     matrix = sparse.random_array((8, 8), density=0.5, format="csr", rng=np.random.default_rng(0))
     found = getattr(sparse, f"{kind}_array")(matrix)
     sparse.save_npz(tmp_path / "Y.npz", matrix)
     held = {"format": np.array(kind.encode()), "shape": np.array(found.shape), "data": found.data}
-    held |= {"indices": found.indices, "indptr": wrapped(found.indptr.astype(np.int64)), "_is_array": np.array(True)}
+    held |= {
+        "indices": found.indices,
+        "indptr": make_overflowing(found.indptr.astype(np.int64)),
+        "_is_array": np.array(True),
+    }
     np.savez(tmp_path / "X.npz", **held)
     with pytest.raises(XmtcError, match="is not a sparse matrix saved by scipy"):
         list(open_corpus(f"{tmp_path}/X.npz,{tmp_path}/Y.npz"))

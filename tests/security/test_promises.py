@@ -1,4 +1,4 @@
-"""Every promise of SECURITY.md names tests that exist."""
+"""Promises of SECURITY.md name existing tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_promises_name_tests_that_exist():
         assert (ROOT / name if "/" in name else ROOT / "tests/security" / name).is_file(), name
 
 
-def test_every_security_test_holds_a_promise():
+def test_every_security_test_is_named_by_a_promise():
     named = set(re.findall(r"test_\w+\.py", PROMISES))
     there = {path.name for path in (ROOT / "tests/security").glob("test_*.py")} - {Path(__file__).name}
     assert there - named == set()

@@ -12,7 +12,7 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
-def test_the_campaign_against_the_service_finds_nothing():
+def test_service_campaign_has_no_findings():
     script = Path(__file__).parents[1] / "campaigns" / "server.py"
     command = [sys.executable, str(script), "--minutes", "0.3", "--seed", "1", "--max-p99", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180)

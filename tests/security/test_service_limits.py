@@ -97,18 +97,18 @@ TOO_LARGE = b"The head of the request has more than 100 headers or 65,536 bytes;
     ],
     ids=["header", "headers", "address", "empty lines"],
 )
-def test_a_head_without_end_is_refused(service, begin, endless):
+def test_endless_head_is_rejected(service, begin, endless):
     answer = answer_to(service.port, begin, endless)
     assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
     assert answer.endswith(TOO_LARGE)
 
 
-def test_a_head_below_the_limit_is_answered(service):
+def test_head_below_the_limit_is_accepted(service):
     head = b"GET /healthz HTTP/1.1\r\n" + HOST + b"Connection: close\r\nX: " + b"a" * 60_000 + b"\r\n\r\n"
     assert answer_to(service.port, head).startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_request_has_at_most_100_headers(service):
+def test_number_of_headers_is_limited(service):
     head = b"GET /healthz HTTP/1.0\r\n" + HOST + b"a:\r\n" * 99
     assert answer_to(service.port, head + b"\r\n").startswith(b"HTTP/1.1 200 ")
     for end in (b"a:\r\n" * 2, b"a:\r\n\r\n"):
@@ -168,7 +168,7 @@ class Parser:
         pass
 
 
-def test_a_body_in_tiny_chunks_is_cut(service):
+def test_body_in_tiny_chunks_ends_the_connection(service):
     head = POST + b"Transfer-Encoding: chunked\r\n\r\n"
     begin = time.monotonic()
     assert answer_to(service.port, head + b"1\r\n \r\n" * 2500) == b""
@@ -185,7 +185,7 @@ def test_a_body_in_tiny_chunks_is_cut(service):
     [(b"1;", b"a" * 10_000), (b"1\r\n{\r\n0\r\n", b"X: a\r\n" * 2000)],
     ids=["extension", "trailers"],
 )
-def test_the_framing_of_a_body_without_end_is_cut(service, begin, endless):
+def test_endless_chunk_framing_ends_the_connection(service, begin, endless):
     started = time.monotonic()
     assert answer_to(service.port, POST + b"Transfer-Encoding: chunked\r\n\r\n" + begin, endless) == b""
     assert time.monotonic() - started < SECONDS
@@ -204,11 +204,11 @@ def test_the_framing_of_a_body_without_end_is_cut(service, begin, endless):
         (b"GET /healthz HTTP/1.0\r\n\r\n", b"200"),
     ],
 )
-def test_requests_that_can_be_read_in_two_ways(service, request_bytes, status):
+def test_ambiguous_requests_are_rejected(service, request_bytes, status):
     assert answer_to(service.port, request_bytes).split(b" ", 2)[1] == status
 
 
-def test_a_head_that_arrives_byte_by_byte_is_cut(service):
+def test_slow_head_ends_the_connection(service):
     with socket.create_connection(("127.0.0.1", service.port), timeout=10) as opened:
         started = time.monotonic()
         opened.sendall(b"GET /")
@@ -218,7 +218,7 @@ def test_a_head_that_arrives_byte_by_byte_is_cut(service):
         assert opened.recv(100) == b""
 
 
-def test_many_pipelined_requests_take_no_memory(service):
+def test_pipelined_requests_do_not_increase_memory(service):
     before = memory(service.process.pid)
     flood = (b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n") * 7000
     connections = [socket.create_connection(("127.0.0.1", service.port), timeout=10) for _ in range(20)]
@@ -277,7 +277,7 @@ def assert_soon(condition, seconds: float = 5) -> None:
 FULL = "Too much memory is in use by other requests; retry in a moment."
 
 
-def test_large_answers_are_refused_when_memory_is_full(client):
+def test_large_responses_are_rejected_if_memory_is_full(client):
     memory = client.app.state.service.memory
     large = {"texts": TEXTS * 2, "k": 20}
     assert len(client.post(PREDICT, json=large).content) > 2**16
@@ -299,14 +299,14 @@ def test_large_answers_are_refused_when_memory_is_full(client):
     assert memory.used == 0
 
 
-def test_files_that_wait_are_limited(client, monkeypatch):
+def test_waiting_files_are_limited(client, monkeypatch):
     service = client.app.state.service
     monkeypatch.setattr(service, "n_files", 8)
     answer = client.post("/v1/models/m/file", files={"file": ("a.txt", b"hello")})
     assert (answer.status_code, message(answer)) == (503, "Too many files are queued; retry in a moment.")
 
 
-def test_readers_of_a_report_share_its_bytes(folder, tmp_path):
+def test_report_is_held_in_memory_once(folder, tmp_path):
     report = tmp_path / "report.html"
     report.write_bytes(b"x" * 1_000_000)
     settings = Settings((("m", str(folder)),), hosts=("testserver",), reports=(("m", str(report)),))
@@ -362,24 +362,24 @@ def test_readers_of_a_report_share_its_bytes(folder, tmp_path):
     ],
     ids=["numbers", "few numbers", "one number", "fields", "nested", "digits", "NaN", "utf-16"],
 )
-def test_wrong_json_is_one_error_found_quickly(client, body, status, expected_message):
+def test_invalid_json_is_rejected_quickly(client, body, status, expected_message):
     begin = time.perf_counter()
     answer = client.post(PREDICT, content=body, headers=JSON)
     assert (answer.status_code, message(answer)) == (status, expected_message)
     assert time.perf_counter() - begin < 0.5
 
 
-def test_texts_with_many_signs_are_no_values(client):
+def test_punctuation_in_texts_does_not_count_as_json_values(client):
     answer = client.post(PREDICT, json={"text": '[{,:"\\' * 50_000})
     assert answer.status_code == 200
 
 
-def test_an_operator_can_allow_more_texts(settings):
+def test_operator_can_allow_more_texts(settings):
     with TestClient(create_app(replace(settings, limits=ServiceLimits(texts=30_000)))) as client:
         assert client.post(PREDICT, json={"texts": ["a"] * 30_000, "k": 1}).status_code == 200
 
 
-def test_metadata_of_wrong_types_is_not_looked_at(client):
+def test_metadata_is_ignored(client):
     documents = [{"text": TEXTS[0], "metadata": {str(number): number for number in range(1000)}}]
     assert client.post("/v1/projects/m/suggest-batch", json={"documents": documents}).status_code == 200
 
@@ -427,7 +427,7 @@ PART = b"--x\r\nContent-Disposition: form-data; name="
     ],
     ids=["fields", "parts", "part head", "no end", "no name", "no boundary", "no form"],
 )
-def test_wrong_forms_are_refused(client, content, kind, status, expected_message):
+def test_invalid_forms_are_rejected(client, content, kind, status, expected_message):
     answer = client.post(
         "/v1/projects/m/suggest", content=content, headers={"content-type": kind} if kind else MULTIPART
     )
@@ -435,7 +435,7 @@ def test_wrong_forms_are_refused(client, content, kind, status, expected_message
 
 
 @pytest.mark.parametrize("value", ["a b+c%&=ü€😀\x00", "%", "ü" * 20_000, "a%" * 20_000, ""])
-def test_forms_are_decoded_as_they_were_encoded(value):
+def test_forms_are_decoded(value):
     from urllib.parse import urlencode
 
     from xmtc.server.request_bodies import parse_urlencoded
@@ -447,7 +447,7 @@ def test_forms_are_decoded_as_they_were_encoded(value):
     assert parse_urlencoded(b"a=%4&b=%zz&c").multi_items() == [("a", "%4"), ("b", "%zz"), ("c", "")]
 
 
-def test_a_form_of_line_ends_is_read_in_a_moment(client):
+def test_form_of_line_ends_is_parsed_in_linear_time(client):
     begin = time.perf_counter()
     content = PART + b"text\r\n\r\n" + b"\r" * 5_000_000 + b"\r\n--x--"
     answer = client.post("/v1/projects/m/suggest", content=content, headers=MULTIPART)
@@ -459,7 +459,7 @@ def test_a_form_of_line_ends_is_read_in_a_moment(client):
     assert both.json()["results"]
 
 
-def test_a_query_of_many_fields_is_refused(client):
+def test_query_with_many_fields_is_rejected(client):
     answer = client.get(f"/v1/models/m/labels?{'a&' * 1000}")
     assert (answer.status_code, message(answer)) == (400, "The query string has more than 100 fields; send fewer.")
 
@@ -467,7 +467,7 @@ def test_a_query_of_many_fields_is_refused(client):
 # Prediction
 
 
-def test_the_labels_of_an_answer_are_limited(settings):
+def test_number_of_labels_in_a_response_is_limited(settings):
     with TestClient(create_app(replace(settings, limits=ServiceLimits(texts=20_000)))) as client:
         # k counts as the number of labels of the model at most.
         assert client.post(PREDICT, json={"texts": TEXTS * 5, "k": 1000}).status_code == 200
@@ -479,7 +479,7 @@ def test_the_labels_of_an_answer_are_limited(settings):
         )
 
 
-def test_a_large_answer_has_the_same_form_as_a_small_one(client):
+def test_large_response_has_the_same_format(client):
     texts = TEXTS * 10
     large = client.post(PREDICT, json={"texts": texts, "k": 20}).json()
     one = client.post(PREDICT, json={"text": texts[0], "k": 20}).json()
@@ -487,7 +487,7 @@ def test_a_large_answer_has_the_same_form_as_a_small_one(client):
     assert len(large["results"]) == len(texts)
 
 
-def test_a_long_text_is_not_explained(client):
+def test_long_text_is_not_explained(client):
     answer = client.post("/v1/models/m/explain", json={"text": "a " * 60_000, "label": "label-01"})
     assert (answer.status_code, message(answer)) == (
         413,
@@ -517,7 +517,7 @@ def test_work_of_a_disconnected_client_is_cancelled(settings):
         assert batcher.n_waiting_texts == 0
 
 
-def test_a_small_request_is_answered_before_the_rest_of_a_large_one(settings):
+def test_small_request_is_answered_before_the_rest_of_a_large_one(settings):
     with TestClient(create_app(settings)) as client:
         ended = {}
 
@@ -541,7 +541,7 @@ def test_a_small_request_is_answered_before_the_rest_of_a_large_one(settings):
 
 
 @pytest.mark.parametrize("field", ["allow", "deny"])
-def test_entries_of_filters_are_short(client, field):
+def test_length_of_filter_entries_is_limited(client, field):
     begin = time.perf_counter()
     answer = client.post(PREDICT, json={"text": "abc", field: ["abcdefghij" * 1_000_000]})
     assert (answer.status_code, message(answer)) == (422, f"{field}.0: String should have at most 1000 characters.")
@@ -553,7 +553,7 @@ def test_entries_of_filters_are_short(client, field):
     assert time.perf_counter() - begin < 1
 
 
-def test_a_question_with_filters_is_not_answered_in_the_event_loop():
+def test_filters_are_resolved_outside_the_event_loop():
     from xmtc.server.batching import Batcher, PredictQuery
 
     batcher = Batcher(lambda texts, query: [], 10)
@@ -563,7 +563,7 @@ def test_a_question_with_filters_is_not_answered_in_the_event_loop():
     assert not batcher._is_quick(["a"], PredictQuery(deny=("b",)))
 
 
-def test_near_names_are_found_in_limited_time():
+def test_suggestions_are_found_in_limited_time():
     from xmtc.errors import find_similar_names
 
     begin = time.perf_counter()
@@ -572,7 +572,7 @@ def test_near_names_are_found_in_limited_time():
     assert time.perf_counter() - begin < 1
 
 
-def test_a_job_that_is_cancelled_meanwhile_is_counted_once():
+def test_concurrently_cancelled_request_is_counted_once():
     import asyncio
 
     from xmtc.server.batching import Batcher, PredictQuery, QueuedRequest
@@ -600,7 +600,7 @@ def test_a_job_that_is_cancelled_meanwhile_is_counted_once():
     assert asyncio.run(ask()) == 0
 
 
-def test_a_batch_for_annif_is_encoded_beside_the_event_loop(client, monkeypatch):
+def test_annif_batch_is_encoded_outside_the_event_loop(client, monkeypatch):
     from xmtc.server import annif
 
     threads = []
@@ -617,7 +617,7 @@ def test_a_batch_for_annif_is_encoded_beside_the_event_loop(client, monkeypatch)
     assert all(name.startswith("bodies") for name in threads)
 
 
-def test_a_search_has_a_time_limit(client):
+def test_label_search_has_a_time_limit(client):
     model = client.app.state.service.models.by_name["m"].model
     with pytest.raises(XmtcError, match=r"^The search took longer than -1 seconds; retry later\.$"):
         model.search("a", max_seconds=-1)
@@ -648,7 +648,7 @@ def test_a_search_has_a_time_limit(client):
         ("10.0.0.1", 421),
     ],
 )
-def test_a_local_service_answers_to_this_machine_alone(settings, host, status):
+def test_local_service_accepts_only_local_hosts(settings, host, status):
     expected_message = {
         400: "Invalid Host header; expected a host name or IP address with an optional port.",
         421: "This host name is not allowed; `xmtc serve --allow-host NAME` allows it.",
@@ -659,14 +659,14 @@ def test_a_local_service_answers_to_this_machine_alone(settings, host, status):
         assert status == 200 or message(answer) == expected_message[status]
 
 
-def test_two_headers_that_contradict_each_other(client):
+def test_duplicate_headers_are_rejected(client):
     for name in ("Host", "Authorization", "Origin"):
         headers = [("Host", "testserver"), (name, "localhost"), (name, "localhost")]
         answer = client.get("/healthz", headers=headers)
         assert (answer.status_code, message(answer)) == (400, f"Duplicate header {name}; send it once.")
 
 
-def test_a_public_service_answers_to_addresses_and_known_names(settings):
+def test_public_service_accepts_addresses_and_known_names(settings):
     public = replace(settings, hosts=("tags.example",), host="0.0.0.0")
     with TestClient(create_app(public)) as client:
         for host in ("tags.example", "10.0.0.1:8000", "[fe80::1]:80", "localhost", socket.gethostname()):
@@ -694,25 +694,25 @@ FOREIGN = "Cross-site requests are not allowed; `xmtc serve --cors ORIGIN` allow
         ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
     ],
 )
-def test_a_page_of_another_site_cannot_make_it_work(client, headers, status):
+def test_cross_site_requests_are_rejected(client, headers, status):
     answer = client.post(PREDICT, json={"text": TEXTS[0]}, headers=headers)
     assert answer.status_code == status
     assert status == 200 or message(answer) == FOREIGN
 
 
-def test_a_link_of_another_site_leads_to_the_page(client):
+def test_cross_site_link_to_the_page_is_accepted(client):
     link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     assert client.get("/", headers=link).status_code == 200
 
 
-def test_a_site_that_was_allowed_may_ask(settings):
+def test_allowed_origin_is_accepted(settings):
     with TestClient(create_app(replace(settings, origins=("https://a.example",)))) as client:
         for origin, status in (("https://a.example", 200), ("https://b.example", 403)):
             headers = {"Origin": origin, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
             assert client.post(PREDICT, json={"text": TEXTS[0]}, headers=headers).status_code == status
 
 
-def test_a_preflight_names_a_known_host(settings):
+def test_preflight_of_an_unknown_host_is_rejected(settings):
     with TestClient(create_app(replace(settings, origins=("https://a.example",)))) as client:
         headers = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
         assert client.options(PREDICT, headers=headers).status_code == 200
@@ -742,7 +742,7 @@ def copy_of(folder: Path, target: Path) -> Path:
     return target
 
 
-def test_a_damaged_model_does_not_stop_the_others(folder, tmp_path, capfd):
+def test_damaged_model_does_not_stop_the_others(folder, tmp_path, capfd):
     good, bad = copy_of(folder, tmp_path / "good"), copy_of(folder, tmp_path / "bad")
     edit_about(bad, scores="x")
     both = Settings((("good", str(good)), ("bad", str(bad))), hosts=("testserver",))
@@ -771,7 +771,7 @@ def test_a_damaged_model_does_not_stop_the_others(folder, tmp_path, capfd):
     assert "bad" in refused[0]["message"]
 
 
-def test_a_service_does_not_start_with_a_damaged_model(folder, tmp_path):
+def test_service_does_not_start_with_a_damaged_model(folder, tmp_path):
     bad = copy_of(folder, tmp_path / "bad")
     edit_about(bad, scores="x")
     command = [sys.executable, "-m", "xmtc", "serve", str(folder), str(bad), "--port", "0"]
@@ -781,7 +781,7 @@ def test_a_service_does_not_start_with_a_damaged_model(folder, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_a_folder_that_has_vanished_is_still_served(folder, tmp_path):
+def test_deleted_model_folder_is_still_served(folder, tmp_path):
     copy = copy_of(folder, tmp_path / "m")
     with TestClient(create_app(Settings((("m", str(copy)),), hosts=("testserver",)))) as client:
         before = client.get("/v1/projects").json()
@@ -794,7 +794,7 @@ def test_a_folder_that_has_vanished_is_still_served(folder, tmp_path):
 # Log
 
 
-def test_a_log_that_nobody_reads_stops_nobody(folder):
+def test_unread_log_does_not_block(folder):
     command = [sys.executable, "-m", "xmtc", "serve", str(folder), "--port", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, env=without_token())
     try:
@@ -816,7 +816,7 @@ def test_a_log_that_nobody_reads_stops_nobody(folder):
         process.wait()
 
 
-def test_a_log_that_is_full_or_closed_stops_nobody(folder):
+def test_full_or_closed_log_does_not_block(folder):
     for redirect in ("2>/dev/full", "2>&-"):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -867,7 +867,7 @@ def tools(settings):
         ),
     ],
 )
-def test_tools_for_assistants_have_limits(tools, tool, arguments, expected_message):
+def test_mcp_tools_have_limits(tools, tool, arguments, expected_message):
     import asyncio
 
     from mcp.server.mcpserver.exceptions import ToolError
@@ -877,7 +877,7 @@ def test_tools_for_assistants_have_limits(tools, tool, arguments, expected_messa
     assert expected_message in str(raised.value)
 
 
-def test_a_message_with_a_lone_surrogate_is_answered(folder):
+def test_mcp_message_with_a_lone_surrogate_is_answered(folder):
     pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
     client = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     call = {"name": "tag", "arguments": {"text": "\ud800 \\ud800 \U0001f600"}}
@@ -914,7 +914,7 @@ def test_lone_surrogates_of_json_are_replaced():
     assert LimitedLineReader(BytesIO(line), 1000).read1() == expected
 
 
-def test_a_message_without_end_ends_the_assistant_interface(folder):
+def test_endless_mcp_message_ends_the_server(folder):
     pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
     command = [sys.executable, "-m", "xmtc", "serve", str(folder), "--mcp", "--max-body", "100000"]
     done = subprocess.run(command, input=b"{" * 3_000_000, capture_output=True, timeout=60, env=without_token())
@@ -923,7 +923,7 @@ def test_a_message_without_end_ends_the_assistant_interface(folder):
     assert done.returncode == 0
 
 
-def test_the_sentence_about_a_damaged_model_has_no_traceback(folder, tmp_path):
+def test_damaged_model_is_reported_without_a_traceback(folder, tmp_path):
     from xmtc.core.run import Run
     from xmtc.server.models import LoadedModel
 

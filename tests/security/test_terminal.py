@@ -1,4 +1,4 @@
-"""No command sends a terminal control character that comes from a file name, a model folder or a corpus."""
+"""Commands print no terminal control characters from file names, model folders or corpora."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = f"m{ESCAPE}odel"
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
-    """Return a folder in which every name holds an escape sequence: corpora, a model, a vocabulary."""
+    """Create a folder in which every name contains an escape sequence: corpora, a model, a vocabulary."""
     folder = tmp_path_factory.mktemp("names") / f"f{ESCAPE}older"
     folder.mkdir()
     (folder / f"train{ESCAPE}.jsonl").write_text(lines_of(200, seed=0))
@@ -64,7 +64,7 @@ def test_commands_print_no_control_characters(place, name):
 
 
 def test_commands_print_through_one_function():
-    """`typer.echo` and `print` send what they get; `xmtc.cli.streams.echo` escapes it."""
+    """`typer.echo` and `print` write text unchanged; `xmtc.cli.streams.echo` escapes it."""
     package = Path(__import__("xmtc").__file__).parent
     found = [
         f"{path.name}: {line.strip()}"

@@ -1,4 +1,4 @@
-"""Texts with thousands of combining characters on one letter: `unicodedata.normalize` takes quadratic time for them."""
+"""Texts with thousands of combining characters on one letter; `unicodedata.normalize` takes quadratic time for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xmtc.text.tokenizer import Tokenizer
 from xmtc.text.word_spans import find_spans
 from xmtc.vocabulary.vocabulary import normalize_name
 
-MARKS = "\u0315" * 100_000 + "\u0327" * 100_000  # in the order that has to be reversed
+MARKS = "\u0315" * 100_000 + "\u0327" * 100_000  # in reverse of the canonical order
 WORKS = {
     "tokens": lambda: normalize_text(f"a{MARKS} b", True),
     "spans": lambda: find_spans(Tokenizer(), f"a{MARKS} b"),
@@ -23,13 +23,13 @@ WORKS = {
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_time_is_linear(name):
+def test_normalization_takes_linear_time(name):
     begin = time.perf_counter()
     WORKS[name]()
-    assert time.perf_counter() - begin < 2.0  # quadratic, it would be 50 s
+    assert time.perf_counter() - begin < 2.0  # quadratic time would be 50 s
 
 
-def test_usual_marks_are_kept():
+def test_common_marks_are_kept():
     for text in ("e\u0301", "a" + "\u0327\u0301" * (MAX_MARKS // 2), "\u0915\u094d\u0937" * 100, "Åé" * 100):
         assert normalize_unicode("NFC", text) == unicodedata.normalize("NFC", text)
     assert len(normalize_unicode("NFC", "a" + "\u0315" * 1000)) == 1 + MAX_MARKS

@@ -1,4 +1,4 @@
-"""Tests of malicious vocabulary files: parsers open no other file, and errors are one sentence."""
+"""Malicious vocabulary files: parsers open no other file, and errors are one line."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ XML = f'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:s
 XML_CONCEPT = '<skos:Concept rdf:about="http://x/1"><skos:prefLabel>%s</skos:prefLabel></skos:Concept>'
 
 
-def imported(folder: Path, name: str, content: str | bytes):
+def import_content(folder: Path, name: str, content: str | bytes):
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with watching(folder):
         return import_files([str(path)])
 
 
-def said(folder: Path, name: str, content: str | bytes) -> str:
+def import_error(folder: Path, name: str, content: str | bytes) -> str:
     """Return the error message of the import of a file."""
     with pytest.raises(XmtcError) as raised:
-        imported(folder, name, content)
+        import_content(folder, name, content)
     return str(raised.value).replace(f"{folder}/", "")
 
 
@@ -53,9 +53,9 @@ class TestJSONLD:
             CONTEXT | {"name": {"@id": "skos:prefLabel", "@context": "http://127.0.0.1:9/"}},
         ],
     )
-    def test_a_context_elsewhere_is_refused(self, tmp_path, context):
+    def test_remote_context_is_rejected(self, tmp_path, context):
         (tmp_path / "other.jsonld").write_text(json.dumps({"@context": CONTEXT}))
-        sentence = said(tmp_path, "v.jsonld", json.dumps({"@context": context, "@graph": [CONCEPT]}))
+        sentence = import_error(tmp_path, "v.jsonld", json.dumps({"@context": context, "@graph": [CONCEPT]}))
         address = next(each for each in ("http://127.0.0.1:9/", "file:", "other") if each in json.dumps(context))
         assert sentence.startswith(f"v.jsonld has the external @context '{address}")
         assert sentence.endswith(
@@ -63,22 +63,22 @@ class TestJSONLD:
             "or Turtle."
         )
 
-    def test_a_context_of_a_node_is_refused(self, tmp_path):
+    def test_context_of_a_node_is_rejected(self, tmp_path):
         node = CONCEPT | {"@context": "http://127.0.0.1:9/"}
-        sentence = said(tmp_path, "v.jsonld", json.dumps([{"@context": CONTEXT}, {"@graph": [[node]]}]))
+        sentence = import_error(tmp_path, "v.jsonld", json.dumps([{"@context": CONTEXT}, {"@graph": [[node]]}]))
         assert sentence.startswith("v.jsonld has the external @context 'http://127.0.0.1:9/'")
 
-    def test_a_context_in_the_file_is_read(self, tmp_path):
-        found = imported(tmp_path, "v.jsonld", json.dumps({"@context": [None, CONTEXT], "@graph": [CONCEPT]}))
+    def test_inline_context_is_read(self, tmp_path):
+        found = import_content(tmp_path, "v.jsonld", json.dumps({"@context": [None, CONTEXT], "@graph": [CONCEPT]}))
         assert found.uri(0) == "http://x/1"
 
     @pytest.mark.parametrize("content", ["[" * 100_000, '{"@graph":' * 10_000, '{"@id": "\\ud800"', "", "\xff"])
-    def test_damage_is_a_sentence(self, tmp_path, content):
-        assert said(tmp_path, "v.jsonld", content).startswith("v.jsonld cannot be read as json-ld (")
+    def test_damage_gives_a_one_line_error(self, tmp_path, content):
+        assert import_error(tmp_path, "v.jsonld", content).startswith("v.jsonld cannot be read as json-ld (")
 
-    def test_half_a_surrogate_pair_is_refused(self, tmp_path):
+    def test_lone_surrogate_is_rejected(self, tmp_path):
         content = {"@context": CONTEXT, **CONCEPT, "@id": "http://x/\ud800"}
-        assert said(tmp_path, "v.jsonld", json.dumps(content)) == (
+        assert import_error(tmp_path, "v.jsonld", json.dumps(content)) == (
             "v.jsonld: The address 'http://x/\\ud800' holds half of a surrogate pair; expected valid Unicode."
         )
 
@@ -86,7 +86,7 @@ class TestJSONLD:
 class TestXML:
     def test_short_entities_are_read(self, tmp_path):
         content = f'<!DOCTYPE rdf:RDF [<!ENTITY x "http://x/">]>{XML}' % '<skos:Concept rdf:about="&x;1"/>'
-        assert imported(tmp_path, "v.rdf", content).uri(0) == "http://x/1"
+        assert import_content(tmp_path, "v.rdf", content).uri(0) == "http://x/1"
 
     @pytest.mark.parametrize(
         "declared",
@@ -99,24 +99,24 @@ class TestXML:
             f'<!ENTITY e "{"x" * 1001}">',
         ],
     )
-    def test_other_entities_are_refused(self, tmp_path, declared):
+    def test_other_entities_are_rejected(self, tmp_path, declared):
         content = f"<!DOCTYPE rdf:RDF [{declared}]>{XML % (XML_CONCEPT % '&e;')}"
-        assert said(tmp_path, "v.rdf", content) == (
+        assert import_error(tmp_path, "v.rdf", content) == (
             "v.rdf declares the entity 'e', which is external, long or nested; expected short texts only: replace "
             "it with its text, or convert the file to Turtle."
         )
 
-    def test_nothing_else_is_opened(self, tmp_path):
+    def test_no_other_file_is_opened(self, tmp_path):
         content = '<!DOCTYPE rdf:RDF SYSTEM "http://127.0.0.1:9/x.dtd">' + XML % (
             '<xi:include xmlns:xi="http://www.w3.org/2001/XInclude" href="file:///etc/passwd"/>'
             '<owl:Ontology xmlns:owl="http://www.w3.org/2002/07/owl#"><owl:imports rdf:resource="file:///etc/passwd"/>'
             "</owl:Ontology>" + XML_CONCEPT % "one"
         )
-        assert imported(tmp_path, "v.rdf", content).uri(0) == "http://x/1"
+        assert import_content(tmp_path, "v.rdf", content).uri(0) == "http://x/1"
 
     @pytest.mark.parametrize("content", ["<a>" * 100_000, XML % ("<rdf:li>" * 3000), "<!DOCTYPE a [" + " " * 2**21, ""])
-    def test_damage_is_a_sentence(self, tmp_path, content):
-        assert said(tmp_path, "v.rdf", content).startswith("v.rdf ")
+    def test_damage_gives_a_one_line_error(self, tmp_path, content):
+        assert import_error(tmp_path, "v.rdf", content).startswith("v.rdf ")
 
 
 class TestTurtle:
@@ -133,10 +133,10 @@ class TestTurtle:
             b"<http://x/1> \xff",
         ],
     )
-    def test_damage_is_a_sentence(self, tmp_path, content):
-        assert said(tmp_path, "v.ttl", content).startswith("v.ttl cannot be read as turtle (")
+    def test_damage_gives_a_one_line_error(self, tmp_path, content):
+        assert import_error(tmp_path, "v.ttl", content).startswith("v.ttl cannot be read as turtle (")
 
-    def test_odd_literals_stay_as_they_are_written(self, tmp_path):
+    def test_invalid_literals_are_kept_as_text(self, tmp_path):
         types = {
             "integer": "9" * 5000,
             "decimal": "1E999999999",
@@ -147,21 +147,21 @@ class TestTurtle:
         literals = [f'"{text}"^^<http://www.w3.org/2001/XMLSchema#{name}>' for name, text in types.items()]
         literals.append('"<a><b></a>"^^<http://www.w3.org/1999/02/22-rdf-syntax-ns#XMLLiteral>')
         content = f"<http://x/1> a <{SKOS}Concept> ; <{SKOS}notation> {', '.join(literals)} ; {NAME} 'one' ."
-        assert set(imported(tmp_path, "v.ttl", content).notations(0)) == {*types.values(), "<a><b></a>"}
+        assert set(import_content(tmp_path, "v.ttl", content).notations(0)) == {*types.values(), "<a><b></a>"}
 
 
 @pytest.mark.parametrize("escape", ["\\U00110000", "\\UFFFFFFFF", "\\uD800", "\\U0000DFFF"])
 @pytest.mark.parametrize("place", ['<http://x/1> {name} "{escape}" .', '<http://x/{escape}> {name} "a" .'])
-def test_escapes_that_are_no_character_in_ntriples(tmp_path, escape, place):
+def test_invalid_escapes_in_ntriples_are_rejected(tmp_path, escape, place):
     content = f"<http://x/1> {TYPE} .\n" + place.format(name=NAME, escape=escape)
-    assert said(tmp_path, "v.nt", content) == (
+    assert import_error(tmp_path, "v.nt", content) == (
         f"v.nt, line 2: {escape} is not a character; expected a code point up to 10FFFF outside D800 to DFFF."
     )
 
 
-def test_a_vocabulary_that_takes_too_long_is_a_sentence(tmp_path, monkeypatch):
+def test_time_limit_of_an_import_gives_a_one_line_error(tmp_path, monkeypatch):
     monkeypatch.setattr("xmtc.vocabulary.skos.TaskLimits.for_file_size", lambda *_: TaskLimits(seconds=0.05))
-    assert said(tmp_path, "v.ttl", f"<http://x/1> {TYPE} .\n" * 20_000) == (
+    assert import_error(tmp_path, "v.ttl", f"<http://x/1> {TYPE} .\n" * 20_000) == (
         "v.ttl cannot be read as turtle (it takes longer than 0.05 seconds); expected a complete file of that format: "
         "download it again, or set its format with --format."
     )

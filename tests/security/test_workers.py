@@ -45,10 +45,10 @@ def wait_until(condition, seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
-def test_a_worker_that_dies_while_it_starts_is_replaced(folder):
+def test_worker_that_dies_during_start_is_replaced(folder):
     with running(folder, "--workers", "2") as service:
         wait_until(lambda: len(workers_of(service)) == 2)
-        for _ in range(2):  # the second one dies before it can answer a ping
+        for _ in range(2):  # the second worker dies before it can answer a ping
             known = set(workers_of(service))
             victim = max(known)
             os.kill(victim, signal.SIGKILL)
@@ -65,7 +65,7 @@ def test_a_worker_that_dies_while_it_starts_is_replaced(folder):
         assert service.process.wait(20) == 0
 
 
-def test_a_file_cut_under_a_running_service_ends_no_service(folder, tmp_path):
+def test_truncated_model_file_does_not_end_the_service(folder, tmp_path):
     for name in ("m", "other"):
         shutil.copytree(folder, tmp_path / name)
     with running(tmp_path / "m", tmp_path / "other", "--workers", "2") as service:
@@ -83,7 +83,7 @@ def test_a_file_cut_under_a_running_service_ends_no_service(folder, tmp_path):
         wait_until(lambda: all(status_of(service) == 200 for _ in range(5)))
 
 
-def test_workers_that_die_again_and_again_are_replaced_more_slowly(monkeypatch):
+def test_repeatedly_dying_workers_are_replaced_with_delay(monkeypatch):
     from types import SimpleNamespace
 
     from xmtc.server import workers
@@ -111,7 +111,7 @@ def test_workers_that_die_again_and_again_are_replaced_more_slowly(monkeypatch):
     assert [each["cause"] for each in events[-3:]] == ["SIGKILL", "exit status 3", "SIGBUS"]
 
 
-def test_the_metrics_of_dead_workers_do_not_pile_up(monkeypatch, tmp_path):
+def test_metrics_of_dead_workers_are_removed(monkeypatch, tmp_path):
     from collections import deque
 
     from xmtc.server import workers

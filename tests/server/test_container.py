@@ -40,7 +40,7 @@ def test_every_line_is_an_instruction():
         assert re.fullmatch(r"python:3\.\d+-slim( AS \w+)?", image)
 
 
-def test_the_image_runs_as_an_unprivileged_user():
+def test_image_runs_as_an_unprivileged_user():
     users = [rest for word, rest in last_stage() if word == "USER"]
     assert len(users) == 1
     assert all(int(number) >= 1000 for number in users[0].split(":"))
@@ -88,7 +88,7 @@ def test_steps_that_need_no_docker(tmp_path):
     __import__(precompile[2])
 
 
-def test_it_starts_and_its_health_is_seen(tmp_path):
+def test_container_starts_and_passes_its_health_check(tmp_path):
     """Run the entry point and the health check."""
     from serving import make_model, running
 
@@ -105,7 +105,7 @@ def test_it_starts_and_its_health_is_seen(tmp_path):
     assert subprocess.run(check, stderr=subprocess.DEVNULL).returncode != 0
 
 
-def test_the_compose_file_leaves_little_to_break():
+def test_compose_file_restricts_privileges():
     (service,) = COMPOSE["services"].values()
     known = {"build", "command", "ports", "volumes", "read_only", "tmpfs", "cap_drop", "security_opt", "restart"}
     assert service.keys() == known | {"stop_grace_period"}
@@ -122,7 +122,7 @@ def test_the_compose_file_leaves_little_to_break():
     assert "cache" in COMPOSE["volumes"]
 
 
-def test_the_command_of_the_compose_file_is_one():
+def test_command_of_the_compose_file_is_valid():
     from typer.main import get_command
 
     from xmtc.cli import app

@@ -66,7 +66,7 @@ def best_of(folder) -> tuple[str, float]:
 # Concurrent clients
 
 
-def test_concurrent_clients_get_their_own_answers(service, models):
+def test_concurrent_clients_get_their_own_responses(service, models):
     tagger = Tagger.load(models / "m")
     expected = {
         text: [(tag.label, round(tag.score, 6)) for tag in tagger.predict_labels([text], 3, run=Run(1))[0]]
@@ -104,7 +104,7 @@ def test_slow_clients_do_not_block_others(service):
         each.close()
 
 
-def test_invalid_http_is_refused(service):
+def test_invalid_http_is_rejected(service):
     for words in (b"\x00\x01\x02\r\n\r\n", b"GET / HTTP/9\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n"):
         with send_part(service.port, words) as opened:
             assert b" 200 " not in opened.recv(200)
@@ -164,7 +164,7 @@ def replace_folder(new, old) -> None:
     shutil.rmtree(f"{old}.old")
 
 
-def test_a_new_model_is_loaded_and_a_damaged_one_refused(models, tmp_path):
+def test_new_model_is_loaded_and_damaged_one_is_rejected(models, tmp_path):
     folder = tmp_path / "served"
     shutil.copytree(models / "m", folder)
     before, after = (best_of(models / name) for name in ("m", "other"))
@@ -199,7 +199,7 @@ def test_a_new_model_is_loaded_and_a_damaged_one_refused(models, tmp_path):
         assert first(predict(service.url, TEXTS[0], "served", k=1)) == before
 
 
-def test_a_signal_reloads_a_changed_model(models, tmp_path):
+def test_signal_reloads_a_changed_model(models, tmp_path):
     folder = tmp_path / "served"
     shutil.copytree(models / "m", folder)
     with running(folder) as service:
@@ -228,7 +228,7 @@ def test_running_requests_are_finished_before_shutdown(models):
             httpx.get(f"{service.url}/healthz")
 
 
-def test_workers_share_a_port_and_one_that_dies_is_replaced(models, tmp_path):
+def test_workers_share_a_port_and_a_dead_worker_is_replaced(models, tmp_path):
     folder = tmp_path / "served"
     shutil.copytree(models / "m", folder)
     with running(folder, "--workers", "2") as service:
@@ -270,7 +270,7 @@ def children(pid: int) -> list[int]:
 # Client libraries
 
 
-def test_annifs_own_client(service):
+def test_annif_client_can_query_the_service(service):
     annif_client = pytest.importorskip("annif_client", reason="annif-client is not installed")
     client = annif_client.AnnifClient(f"{service.url}/v1/")
     assert client.api_info["version"]
@@ -290,7 +290,7 @@ def test_annifs_own_client(service):
         client.suggest("none", "text")
 
 
-def test_mcp_tools(models):
+def test_mcp_tools_call_the_service(models):
     mcp = pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
     async def asked():

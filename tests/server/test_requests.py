@@ -65,7 +65,7 @@ def message(response) -> str:
 # Responses
 
 
-def test_answers_are_those_of_the_tagger(client, tagger):
+def test_responses_equal_predictions_of_the_tagger(client, tagger):
     answer = client.post(PREDICT, json={"texts": TEXTS[:7], "k": 3}).json()
     expected = tagger.predict_labels(TEXTS[:7], k=3, run=ONE)
     assert answer["model"] == "m"
@@ -127,8 +127,8 @@ def test_models_are_listed(client, tagger):
     assert sorted(second["languages"]) == ["en", "fi"]
 
 
-def test_words_are_explained_where_they_stand(client, tagger):
-    text = "Ⅷ " + TEXTS[0] + " " + TEXTS[0].upper()  # the first letter has a lower-case form; each word stands twice
+def test_explanation_gives_positions_of_words(client, tagger):
+    text = "Ⅷ " + TEXTS[0] + " " + TEXTS[0].upper()  # the first letter has a lower-case form; each word occurs twice
     label = tagger.predict_labels([text], k=1, run=ONE)[0][0].label
     found = client.post("/v1/models/m/explain", json={"text": text, "label": label}).json()
     assert found["label"] == found["name"] == label
@@ -148,7 +148,7 @@ def test_words_are_explained_where_they_stand(client, tagger):
     assert "no label" in message(client.post("/v1/models/m/explain", json={"text": text, "label": "nonsense"}))
 
 
-def test_labels_are_searched_by_all_their_names(client):
+def test_label_search_uses_all_names(client):
     found = client.get("/v1/models/n/labels", params={"search": "other 1", "limit": 3}).json()["labels"]
     assert found[0] == {"label": "label-01", "name": "name 1", "others": ["other 1"]}
     assert len(found) == 3
@@ -158,7 +158,7 @@ def test_labels_are_searched_by_all_their_names(client):
     assert len(client.get("/v1/models/m/labels").json()["labels"]) == 20
 
 
-def test_an_older_report_is_hidden_after_the_model_was_replaced(settings, tagger, tmp_path):
+def test_report_of_a_replaced_model_is_hidden(settings, tagger, tmp_path):
     tagger.save(tmp_path / "m")
     page = tmp_path / "report.html"
     page.write_text("<!DOCTYPE html><p>old")
@@ -182,7 +182,7 @@ def test_an_older_report_is_hidden_after_the_model_was_replaced(settings, tagger
         assert b"new" in client.get("/v1/models/m/report").content
 
 
-def test_a_report_is_shown_where_there_is_one(settings, tmp_path):
+def test_report_is_served_if_the_model_has_one(settings, tmp_path):
     (tmp_path / "report.html").write_text("<!DOCTYPE html><style>p {}</style><p>fine")
     with_report = replace(settings, reports=(("m", str(tmp_path / "report.html")),))
     with TestClient(create_app(with_report)) as client:
@@ -215,7 +215,7 @@ def test_lone_surrogates_are_accepted(client):
     assert answer.json()["results"] == [{"tags": []}]
 
 
-def test_files_of_the_machine_cannot_be_named(client, tmp_path, tagger):
+def test_server_files_cannot_be_requested(client, tmp_path, tagger):
     (tmp_path / "labels").write_text(f"{tagger.labels[0]}\n")  # valid on the command line
     answer = client.post(PREDICT, json={"text": TEXTS[0], "allow": [f"file:{tmp_path}/labels"]})
     assert answer.status_code == 422
@@ -246,7 +246,7 @@ def test_texts_and_tables_are_read(client):
     assert page.status_code in (200, 422)  # 422 without the extra `documents`
 
 
-def test_bad_rows_are_skipped_and_noted(client):
+def test_bad_rows_are_skipped_and_reported(client):
     found = sent(client, "t.csv", b"id,text\n1,fine\n2,too,many\n3,fine too\n").json()
     assert [each["id"] for each in found["documents"]] == ["1", "3"]
     assert "1 left out, the first at line 3" in found["note"]
@@ -266,13 +266,13 @@ def test_bad_rows_are_skipped_and_noted(client):
         ("a.txt\x00.csv", b"a", 422),
     ],
 )
-def test_files_that_cannot_be_read_are_refused(client, name, content, status):
+def test_unreadable_files_are_rejected(client, name, content, status):
     answer = sent(client, name, content)
     assert answer.status_code in (status, 422)
     assert "/tmp" not in message(answer)
 
 
-def test_a_workbook_comes_back_and_runs_nothing(client):
+def test_workbook_response_contains_no_formulas(client):
     pytest.importorskip("xlsxwriter")
     rows = [{"id": "=1+1", "text": "=cmd()", "tags": [{"label": "a", "name": "An A", "score": 0.5}]}]
     rows += [{"id": "2", "text": "ä", "tags": []}]
@@ -290,7 +290,7 @@ def test_a_workbook_comes_back_and_runs_nothing(client):
 # Annif's interface
 
 
-def test_projects_and_suggestions_as_annif_has_them(client):
+def test_annif_projects_and_suggestions(client):
     m, n = client.get("/v1/projects").json()["projects"]
     assert m["project_id"] == "m"
     assert m["backend"] == {"backend_id": "parabel"}
@@ -309,7 +309,7 @@ def test_projects_and_suggestions_as_annif_has_them(client):
     assert both[1]["results"] == []
 
 
-def test_annifs_refusals(client):
+def test_annif_errors(client):
     missing = client.post("/v1/projects/none/suggest", data={"text": "a"})
     assert missing.status_code == 404
     assert missing.json()["detail"] == "Project 'none' not found"
@@ -364,13 +364,13 @@ def test_annifs_refusals(client):
         b"[" * 100_000,
     ],
 )
-def test_wrong_bodies_are_one_sentence(client, body):
+def test_invalid_bodies_return_one_error_message(client, body):
     answer = client.post(PREDICT, content=body, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 413, 422), answer.text
     assert message(answer).endswith((".", "?"))
 
 
-def test_a_body_of_another_type_is_refused(client):
+def test_body_of_another_type_is_rejected(client):
     for kind, found in (
         ("text/plain", "'text/plain'"),
         ("", "'unknown'"),
@@ -397,7 +397,7 @@ def test_a_body_of_another_type_is_refused(client):
         "/v2",
     ],
 )
-def test_addresses_that_lead_nowhere(client, path):
+def test_unknown_paths_and_methods_are_rejected(client, path):
     for method in ("POST", "GET"):
         answer = client.request(method, path, json={"text": "a"})
         assert answer.status_code in (404, 405), (path, answer.text)
@@ -426,7 +426,7 @@ def test_limits_of_texts(settings):
         assert answer.status_code == 413
 
 
-def test_a_token_is_required(settings):
+def test_token_is_required(settings):
     with TestClient(create_app(replace(settings, token="secret"))) as client:
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic secret"}):
             answer = client.post(PREDICT, json={"text": "a"}, headers=headers)
@@ -464,7 +464,7 @@ def test_every_response_has_security_headers(client):
         assert answer.headers["referrer-policy"] == "no-referrer"
 
 
-def test_an_internal_error_reveals_no_text(settings, capfd):
+def test_internal_error_reveals_no_text(settings, capfd):
     def broken(texts, query):
         raise KeyError("the words of a text")
 
@@ -479,7 +479,7 @@ def test_an_internal_error_reveals_no_text(settings, capfd):
     assert "the words" not in log
 
 
-def test_no_text_is_in_the_log(client, capfd):
+def test_log_contains_no_text(client, capfd):
     secret = "Zyxwvut"
     client.post(PREDICT, json={"text": secret})
     client.post(PREDICT, json={"text": 5, secret: 1})
@@ -536,7 +536,7 @@ def test_one_bad_text_does_not_affect_others():
             raise RuntimeError
         return texts
 
-    def refusing(texts, query):
+    def raise_for_bad_text(texts, query):
         raise XmtcError("no such label")
 
     found = predict_all(
@@ -546,11 +546,12 @@ def test_one_bad_text_does_not_affect_others():
     assert isinstance(found[1], RuntimeError)
     assert found[2] == ["b"]
     assert all(
-        isinstance(each, XmtcError) for each in predict_all(Batcher(refusing, 100), *[(["a"], PredictQuery())] * 3)
+        isinstance(each, XmtcError)
+        for each in predict_all(Batcher(raise_for_bad_text, 100), *[(["a"], PredictQuery())] * 3)
     )
 
 
-def test_requests_to_a_full_queue_are_refused():
+def test_requests_to_a_full_queue_are_rejected():
     def slow(texts, query):
         time.sleep(0.1)
         return texts
@@ -568,7 +569,7 @@ def test_requests_to_a_full_queue_are_refused():
     assert big == [["a"] * 10]
 
 
-def test_a_timeout_answers_503(settings):
+def test_timeout_returns_503(settings):
     limits = ServiceLimits(seconds=0.3)
     with TestClient(create_app(replace(settings, limits=limits))) as client:
         served = client.app.state.service.models.by_name["m"]
@@ -612,7 +613,7 @@ def test_reports_belong_to_models(tmp_path):
 
 
 @pytest.mark.parametrize(("package", "extra"), [("fastapi", "serve"), ("uvicorn", "serve"), ("mcp", "mcp")])
-def test_the_command_says_what_to_install(monkeypatch, tmp_path, package, extra):
+def test_command_names_the_missing_extra(monkeypatch, tmp_path, package, extra):
     for name in [name for name in sys.modules if name.startswith((package, "xmtc.server.startup", "xmtc.server.mcp"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
@@ -620,7 +621,7 @@ def test_the_command_says_what_to_install(monkeypatch, tmp_path, package, extra)
         serve([str(tmp_path)], mcp=extra == "mcp")
 
 
-def test_uploads_leave_nothing_behind(client, tmp_path, monkeypatch):
+def test_uploads_leave_no_files(client, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     sent(client, "a.csv", b"id,text\n1,a\n")
     sent(client, "a.xlsx", io.BytesIO(b"no").read())

@@ -1,4 +1,4 @@
-"""Some minutes of the campaigns, each with a seed of its own day by day. Run with `make slow`."""
+"""Short runs of the campaigns with a seed that changes daily. Run with `make slow`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CAMPAIGNS = Path(__file__).parents[1] / "campaigns"
 
 
 @pytest.mark.parametrize("name", ["readers", "folders", "kills", "faults", "parameters", "soak", "server"])
-def test_a_campaign_finds_nothing(name):
+def test_campaign_has_no_findings(name):
     command = [sys.executable, CAMPAIGNS / f"{name}.py", "--minutes", "3", "--seed", str(date.today().toordinal())]
     done = subprocess.run(command, capture_output=True, text=True)
     print(done.stdout)

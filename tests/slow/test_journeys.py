@@ -1,4 +1,4 @@
-"""The ways through the project that the docs tell of, on real corpora. Run with `make slow`."""
+"""Tutorials of the docs on real corpora. Run with `make slow`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def xmtc(folder: Path, *words: object) -> str:
 
 
 def workbook(part: str, path: Path) -> None:
-    """As a library would have it: columns with names of its own, classes with semicolons between them."""
+    """Write a workbook like a library's: its own column names, classes separated by semicolons."""
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet("Aineisto")
@@ -38,7 +38,7 @@ def workbook(part: str, path: Path) -> None:
     book.save(path)
 
 
-def test_a_library_tags_its_spreadsheet(tmp_path):
+def test_library_tutorial(tmp_path):
     """docs/tutorial/library.md"""
     if not CORPUS.exists() or not YKL.exists():
         pytest.skip(f"{CORPUS} or {YKL} is not on this machine")

@@ -1,4 +1,4 @@
-"""What issue and papers promise, on the real corpora beside the checkout. Run with `make slow`."""
+"""Accuracy, memory and determinism on real corpora. Run with `make slow`."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import pytest
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 XMTC = str(Path(sys.executable).parent / "xmtc")
 
-# P@1, P@3, P@5 at least (in percent), and GiB of memory at most.
+# Minimum P@1, P@3, P@5 (in percent) and maximum memory in GiB.
 PARABEL = {
     "cve-libraries": ((73.0, 41.8, 29.1), 1),
     "eurlex57k": ((91.5, 81.8, 69.0), 4),
-    "tibkat-gnd-en": ((43.4, 28.3, 20.7), 12),  # no target: what three seeds reached, less their spread
+    "tibkat-gnd-en": ((43.4, 28.3, 20.7), 12),  # no target: minimum of three seeds less their spread
     "yso-finna-en": ((37.0, 23.0, 16.8), 12),  # likewise
 }
 
 
 def gib_of(*words) -> float:
-    """Run a command and give the most memory it held."""
+    """Run a command and return its peak memory in GiB."""
     process = subprocess.Popen([XMTC, *map(str, words)])
     _, status, usage = os.wait4(process.pid, 0)
     assert status == 0
@@ -32,7 +32,7 @@ def gib_of(*words) -> float:
 
 
 @pytest.mark.parametrize("name", PARABEL)
-def test_parabel(name, tmp_path):
+def test_parabel_reaches_accuracy_within_memory(name, tmp_path):
     if not (DATA / name).exists():
         pytest.skip(f"{DATA / name} is not on this machine")
     expected, most_gib = PARABEL[name]
@@ -46,7 +46,7 @@ def test_parabel(name, tmp_path):
     assert all(100 * value >= least for value, least in zip(result.values(), expected, strict=True))
 
 
-def test_same_seed_same_bytes_whatever_the_threads(tmp_path):
+def test_same_seed_gives_same_bytes_for_any_number_of_threads(tmp_path):
     train = DATA / "cve-libraries" / "train.jsonl.gz"
     if not train.exists():
         pytest.skip(f"{train} is not on this machine")

@@ -1,4 +1,4 @@
-"""Two commands that change one model at the same time: none undoes what the other did."""
+"""Two commands that change one model at the same time do not undo each other's changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def place(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def another(place: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The label that another command takes from the model, once it is opened."""
+    """Simulate another command that changes the model after it was opened; return the label that it denies."""
     opened = Tagger.load.__func__  # type: ignore[attr-defined]
     label = opened(Tagger, place / "model").labels[0]
 
@@ -43,7 +43,7 @@ def another(place: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "vocab filter model --clear",
     ],
 )
-def test_what_another_command_changed_meanwhile_is_not_undone(place, another, words):
+def test_concurrent_change_is_not_undone(place, another, words):
     done = invoke(*words.split(), cwd=place)
     assert done.returncode == 2
     assert done.stderr.decode().endswith("model was changed by another command in the meantime; repeat this command.")
@@ -51,5 +51,5 @@ def test_what_another_command_changed_meanwhile_is_not_undone(place, another, wo
     assert [path.name for path in place.iterdir() if path.name.startswith(".")] == []
 
 
-def test_another_folder_is_written_all_the_same(place, another):
+def test_output_to_another_folder_is_written(place, another):
     assert invoke("calibrate", "model", "valid.jsonl", "-o", "other", cwd=place).returncode == 0

@@ -1,4 +1,4 @@
-"""A work folder: the same bytes as in memory, nothing left in it, and one sentence where it cannot be used."""
+"""Work folders: same bytes as in memory, no files left, and one-line errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("analyzer", ["words", "words+grams", "snowball:english"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_model_has_the_same_bytes(corpus, tmp_path, analyzer, threads):
+def test_model_trained_with_workdir_has_the_same_bytes(corpus, tmp_path, analyzer, threads):
     work = tmp_path / "deep" / "work"
     for name, options in (("one", []), ("other", ["--workdir", work, "--threads", threads])):
         message = xmtc("train", corpus, "-o", tmp_path / name, "-p", f"analyzer={analyzer}", "--quiet", *options)
@@ -48,9 +48,9 @@ def test_a_model_has_the_same_bytes(corpus, tmp_path, analyzer, threads):
     assert not list(work.iterdir())
 
 
-def test_what_is_made_lies_in_the_folder(tmp_path, monkeypatch):
+def test_arrays_are_written_to_the_workdir(tmp_path, monkeypatch):
     written = []
-    monkeypatch.setattr("xmtc.storage.disk_arrays.WorkFile.append", recording(written))
+    monkeypatch.setattr("xmtc.storage.disk_arrays.WorkFile.append", record_sizes(written))
     memory = Tfidf().fit(TEXTS)[1].matrix
     assert not written
     disk = Tfidf().fit(TEXTS, Run(workdir=tmp_path))[1].matrix
@@ -60,7 +60,7 @@ def test_what_is_made_lies_in_the_folder(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def recording(written: list[int]):
+def record_sizes(written: list[int]):
     from xmtc.storage.disk_arrays import WorkFile
 
     append = WorkFile.append
@@ -73,7 +73,7 @@ def recording(written: list[int]):
 
 
 def is_mapped(array: np.ndarray) -> bool:
-    """Whether a file holds its numbers."""
+    """Return True if the numbers are in a file."""
     while isinstance(array, np.ndarray) and array.base is not None:
         array = array.base
     return isinstance(array.obj if isinstance(array, memoryview) else array, mmap.mmap)
@@ -91,14 +91,14 @@ def test_files_that_are_larger_than_memory_are_mapped(tmp_path):
     assert not result.any()
 
 
-def test_a_classifier_works_there_too(tmp_path):
+def test_classifier_uses_a_workdir(tmp_path):
     result = [Classifier().fit(TEXTS, TAGS, run=Run(workdir=folder)) for folder in (None, str(tmp_path))]
     one, other = (each.predict_proba(TEXTS[:20]) for each in result)
     np.testing.assert_array_equal(one, other)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_is_no_folder(corpus, tmp_path):
+def test_file_as_workdir_is_rejected(corpus, tmp_path):
     status, message = xmtc("train", corpus, "-o", tmp_path / "model", "--workdir", corpus)
     assert status
     assert message.endswith("corpus.jsonl is a file; expected a directory: choose another one for --workdir.")
@@ -107,7 +107,7 @@ def test_a_file_is_no_folder(corpus, tmp_path):
         Tfidf().fit(TEXTS, Run(workdir=corpus))
 
 
-def test_a_folder_that_nothing_would_be_written_to_is_refused(tmp_path):
+def test_workdir_without_effect_is_rejected(tmp_path):
     (tmp_path / "features.txt").write_text("3 4 2\n0 0:1\n1 1:1\n0,1 3:2\n")
     words = "train", tmp_path / "features.txt", "-o", tmp_path / "model", "--workdir", tmp_path / "work"
     status, message = xmtc(*words, "-m", "dismec")
@@ -119,7 +119,7 @@ def test_a_folder_that_nothing_would_be_written_to_is_refused(tmp_path):
 
 
 class Full(io.BytesIO):
-    """A disk with room for a few bytes."""
+    """Full disk with room for a few bytes."""
 
     def write(self, content) -> int:
         if self.tell() + len(content) > 100:
@@ -127,7 +127,7 @@ class Full(io.BytesIO):
         return super().write(content)
 
 
-def test_a_full_disk_is_one_sentence(corpus, tmp_path, monkeypatch):
+def test_full_disk_is_a_one_line_error(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr("xmtc.storage.disk_arrays.tempfile", SimpleNamespace(TemporaryFile=lambda dir: Full()))
     status, message = xmtc("train", corpus, "-o", tmp_path / "model", "--workdir", tmp_path / "work", "--threads", "2")
     assert status
@@ -136,7 +136,7 @@ def test_a_full_disk_is_one_sentence(corpus, tmp_path, monkeypatch):
     assert not (tmp_path / "model").exists()
 
 
-def test_nothing_is_left_after_an_error(tmp_path):
+def test_error_leaves_no_files(tmp_path):
     def texts():
         yield from TEXTS
         raise XmtcError("the corpus is damaged")
@@ -146,7 +146,7 @@ def test_nothing_is_left_after_an_error(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_arrays_grow_and_are_put_away_alike(tmp_path):
+def test_arrays_in_memory_and_on_disk_are_equal(tmp_path):
     pieces = [np.arange(n, dtype=np.int32) for n in (3, 0, 5)]
     for folder in (None, tmp_path):
         growing, shelf = PreallocatedArray(8, np.int32, folder), ArrayStore(folder)
@@ -156,12 +156,12 @@ def test_arrays_grow_and_are_put_away_alike(tmp_path):
         assert growing.to_array().tolist() == [0, 1, 2, 0, 1, 2, 3, 4]
         assert [take().tolist() for take in takes] == [piece.tolist() for piece in pieces]
         assert not len(PreallocatedArray(0, np.float32, folder).to_array())
-        assert growing.to_array().flags.writeable  # or kernels would be compiled twice
+        assert growing.to_array().flags.writeable  # otherwise kernels would be compiled twice
 
 
 @settings(deadline=None)
 @given(st.lists(st.dictionaries(st.integers(0, 300), st.integers(1, 70_000), max_size=5), max_size=6))
-def test_counts_that_are_held_are_the_same(documents):
+def test_stored_counts_are_restored(documents):
     starts = np.cumsum([0, *map(len, documents)])
     terms = np.array([term for document in documents for term in document], np.int32)
     counts = np.array([count for document in documents for count in document.values()], np.int32)

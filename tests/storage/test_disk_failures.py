@@ -1,4 +1,4 @@
-"""Disks that are full, processes that are killed, names that are links, two trainings at one checkpoint."""
+"""Full disks, killed processes, links, and two trainings with one checkpoint."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tagger() -> Tagger:
 
 @contextmanager
 def files_of_at_most(n_bytes: int) -> Iterator[None]:
-    """As on a disk that is full after so many bytes."""
+    """Limit the size of files, like a disk that is full after so many bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
     try:
@@ -46,7 +46,7 @@ def files_of_at_most(n_bytes: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("exchanges", [True, False])
-def test_a_full_disk_leaves_the_old_model_and_nothing_else(tagger, tmp_path, monkeypatch, exchanges):
+def test_full_disk_keeps_only_the_old_model(tagger, tmp_path, monkeypatch, exchanges):
     if not exchanges:
         monkeypatch.setattr(disk, "exchange", lambda one, other: False)
     tagger.save(tmp_path / "model")
@@ -63,20 +63,20 @@ def test_a_full_disk_leaves_the_old_model_and_nothing_else(tagger, tmp_path, mon
     assert os.listdir(tmp_path) == ["model"]
 
 
-def test_a_full_disk_is_found_before_the_training(tmp_path):
+def test_full_disk_is_detected_before_training(tmp_path):
     with files_of_at_most(1000), pytest.raises(XmtcError, match="model cannot be written"):
         store.check_target(tmp_path / "model")
     assert os.listdir(tmp_path) == []
 
 
-def test_the_smallest_model_is_not_smaller_than_the_room_that_is_asked_for(tmp_path):
-    """Nobody may be refused who would have had room: three files and a folder, in blocks of 4 KiB."""
+def test_required_space_is_at_most_the_smallest_model(tmp_path):
+    """Three files and a folder, in blocks of 4 KiB; a larger requirement would reject trainings that fit."""
     Classifier(n_trees=1, min_df=1).fit(["red apple", "green pear"], [["x"], ["y"]]).save(tmp_path / "model")
     blocks = [-(-path.stat().st_size // 4096) for path in (tmp_path / "model").iterdir()]
     assert 4096 * (sum(blocks) + 1) >= folders.MIN_FOLDER_BYTES
 
 
-def test_a_trained_model_is_not_lost(tagger, tmp_path, monkeypatch):
+def test_trained_model_is_saved_elsewhere_if_the_target_is_taken(tagger, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     (tmp_path / "thesis").mkdir()
@@ -94,8 +94,8 @@ def test_a_trained_model_is_not_lost(tagger, tmp_path, monkeypatch):
     pieces.remove()
 
 
-def moved_aside(model: Path) -> Path:
-    """As a process leaves it that was killed between the two renames."""
+def move_aside(model: Path) -> Path:
+    """Leave the folders of a process that was killed between the two renames."""
     holder = disk.to_hidden_path(model, MARK + disk.SAVING_SUFFIX)
     holder.mkdir()
     (holder / disk.NEW_FOLDER).mkdir()
@@ -103,17 +103,17 @@ def moved_aside(model: Path) -> Path:
     return holder
 
 
-def test_a_model_that_was_moved_aside_comes_back_at_the_next_opening(tagger, tmp_path):
+def test_model_that_was_moved_aside_is_restored_on_loading(tagger, tmp_path):
     tagger.save(tmp_path / "model")
-    moved_aside(tmp_path / "model")
+    move_aside(tmp_path / "model")
     assert Tagger.load(tmp_path / "model").about == tagger.about
     assert os.listdir(tmp_path) == ["model"]
-    moved_aside(tmp_path / "model")
+    move_aside(tmp_path / "model")
     tagger.save(tmp_path / "model")
     assert os.listdir(tmp_path) == ["model"]
 
 
-def test_what_is_being_saved_is_left_alone(tagger, tmp_path):
+def test_running_save_is_not_disturbed(tagger, tmp_path):
     with disk.atomic_folder(tmp_path / "model") as new:
         (new / "half").write_text("")
         disk.recover_folder(tmp_path / "model")
@@ -122,7 +122,7 @@ def test_what_is_being_saved_is_left_alone(tagger, tmp_path):
     assert os.listdir(tmp_path) == ["model"]
 
 
-def test_names_are_exchanged_in_one_step(tmp_path):
+def test_exchange_is_atomic(tmp_path):
     (tmp_path / "one").mkdir()
     (tmp_path / "other").mkdir()
     (tmp_path / "one" / "file").write_text("")
@@ -133,7 +133,7 @@ def test_names_are_exchanged_in_one_step(tmp_path):
             disk.exchange(tmp_path / "one", tmp_path / "nobody")
 
 
-def test_no_link_is_followed(tmp_path, monkeypatch):
+def test_temporary_link_is_not_followed(tmp_path, monkeypatch):
     (tmp_path / "precious").write_text("years of work")
     monkeypatch.setattr(disk.secrets, "token_hex", lambda n: MARK)
     disk.to_hidden_path(tmp_path / "o.csv", MARK + ".part").symlink_to(tmp_path / "precious")
@@ -142,7 +142,7 @@ def test_no_link_is_followed(tmp_path, monkeypatch):
     assert (tmp_path / "precious").read_text() == "years of work"
 
 
-def test_long_names_have_room(tmp_path):
+def test_long_names_are_accepted(tmp_path):
     name = "ü" * 120 + ".jsonl"
     with open_output(str(tmp_path / name)) as stream:
         stream.write(b"{}")
@@ -150,7 +150,7 @@ def test_long_names_have_room(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["o.csv", "o.csv.gz", "o.csv.bz2", "o.csv.zst"])
-def test_unfinished_files_of_the_dead_are_removed_and_those_of_the_living_are_not(name, tmp_path):
+def test_unfinished_files_of_dead_processes_are_removed(name, tmp_path):
     target = tmp_path / name
     leftover = disk.to_hidden_path(target, MARK + ".part")
     leftover.write_text("half")
@@ -184,7 +184,7 @@ def test_two_trainings_do_not_share_a_checkpoint(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     mine.claim("a training")
-    mine.claim("a training")  # as when a training is stopped and repeated in one notebook
+    mine.claim("a training")  # like a training that is interrupted and repeated in a notebook
     with pytest.raises(XmtcError, match="other data or parameters"):
         mine.claim("another")
     mine.claim("a training")
@@ -193,7 +193,7 @@ def test_two_trainings_do_not_share_a_checkpoint(tmp_path):
     assert not held_in(tmp_path)
 
 
-def test_a_full_disk_in_a_checkpoint_leaves_what_was_kept(tmp_path):
+def test_full_disk_keeps_earlier_checkpoint_parts(tmp_path):
     pieces = Checkpoint(tmp_path / "parts")
     pieces.claim("a training")
     pieces.save_piece("one", {"numbers": np.arange(10)})
@@ -208,7 +208,7 @@ def test_a_full_disk_in_a_checkpoint_leaves_what_was_kept(tmp_path):
     pieces.remove()
 
 
-def test_a_claim_that_was_cut_off_and_unfinished_pieces(tmp_path):
+def test_incomplete_checkpoint_claim_is_replaced(tmp_path):
     pieces = Checkpoint(tmp_path / "parts")
     pieces.folder.mkdir()
     (pieces.folder / "training.txt").write_text("a tra")
@@ -236,7 +236,7 @@ def place(tmp_path_factory) -> Path:
     ],
 )
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_closed_and_full_streams(place, command, streams, code, message, unbuffered):
+def test_closed_and_full_streams_are_handled(place, command, streams, code, message, unbuffered):
     words = ["bash", "-c", f'exec "$@" {streams}', "bash", *XMTC, *command.split()]
     variables = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     done = subprocess.run(words, cwd=place, capture_output=True, env=variables, timeout=120)
@@ -245,9 +245,9 @@ def test_closed_and_full_streams(place, command, streams, code, message, unbuffe
     assert done.stderr.count(b"\n") <= 1
 
 
-def test_a_training_that_has_ended_holds_no_file_open(tmp_path):
+def test_finished_training_has_no_open_files(tmp_path):
     texts, tags = make_planted_corpus(60, seed=0)
-    for _ in range(2):  # the second goes on from what the first has kept
+    for _ in range(2):  # the second training resumes from the first
         Classifier(max_leaf=10).fit(texts, tags, run=Run(checkpoint=tmp_path / "parts"))
         assert not held_in(tmp_path)
     assert (tmp_path / "parts/training.txt").exists()

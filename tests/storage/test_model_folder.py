@@ -1,4 +1,4 @@
-"""Model folders: exact, quick to open, safe, and refused with a reason when they are not whole."""
+"""Model folders: exact, fast to open, and rejected with a reason if they are incomplete."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def folder(tagger, tmp_path):
     return tmp_path / "model"
 
 
-def test_about_says_what_it_is(folder):
+def test_about_describes_the_model(folder):
     about = json.loads((folder / "about.json").read_text())
     assert about["format"] == store.CURRENT_MODEL_FORMAT
     assert about["method"] == "parabel"
@@ -41,15 +41,15 @@ def test_about_says_what_it_is(folder):
     assert sorted(path.name for path in folder.iterdir()) == ["about.json", "arrays.safetensors", "history.jsonl"]
 
 
-def test_the_fingerprint_is_the_datas(tagger):
+def test_fingerprint_depends_on_the_data(tagger):
     texts, tags = make_planted_corpus(100, seed=0)
     again = Classifier(n_trees=1, C=0.5).fit(texts, tags).tagger_
     other = Classifier(n_trees=1).fit(texts, [*tags[:-1], []]).tagger_
     assert again.about["data"] == tagger.about["data"] != other.about["data"]
 
 
-def test_a_large_folder_opens_in_milliseconds(tmp_path):
-    """Two hundred megabytes: reading them would take far longer than the limit."""
+def test_large_folder_opens_in_milliseconds(tmp_path):
+    """The folder has 200 MB; reading it would take far longer than the limit."""
     words = StringIndex(np.zeros(200_000_000, np.uint8), np.array([0, 200_000_000]), np.zeros(16, np.int32))
     store.save(tmp_path / "large", {}, {"words": words})
     seconds = []
@@ -61,7 +61,7 @@ def test_a_large_folder_opens_in_milliseconds(tmp_path):
     assert min(seconds) < 0.02
 
 
-def test_saving_over_a_model_replaces_it_and_over_anything_else_is_refused(tagger, folder, tmp_path):
+def test_saving_replaces_only_models(tagger, folder, tmp_path):
     tagger.save(folder)
     assert Tagger.load(folder).about == tagger.about
     precious = tmp_path / "thesis"
@@ -74,8 +74,8 @@ def test_saving_over_a_model_replaces_it_and_over_anything_else_is_refused(tagge
         tagger.save(precious / "chapter1.txt")
 
 
-def test_a_model_is_replaced_only_if_nothing_else_is_lost(tagger, folder):
-    edit_about(folder, format=99)  # of a later xmtc: still one of ours
+def test_model_folder_with_other_files_is_not_replaced(tagger, folder):
+    edit_about(folder, format=99)  # written by a later version
     tagger.save(folder)
     (folder / "notes.txt").write_text("which seed worked")
     with pytest.raises(
@@ -93,11 +93,11 @@ def test_a_model_is_replaced_only_if_nothing_else_is_lost(tagger, folder):
         tagger.save(folder)
     (folder / "about.json").unlink()
     (folder / "history.jsonl").unlink()
-    tagger.save(folder)  # an empty folder holds nothing to be lost
+    tagger.save(folder)  # an empty folder can be replaced
     assert Tagger.load(folder).about == tagger.about
 
 
-def test_links_are_followed(tagger, tmp_path):
+def test_link_to_a_model_folder_is_followed(tagger, tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "model").symlink_to(tmp_path / "disk" / "model")
     for _ in range(2):
@@ -109,12 +109,12 @@ def test_links_are_followed(tagger, tmp_path):
         tagger.save(tmp_path / "loop")
 
 
-def test_a_place_is_tried_without_a_trace(tmp_path):
+def test_check_target_leaves_no_files(tmp_path):
     assert store.check_target(tmp_path / "new" / "model") == tmp_path / "new" / "model"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_permissions_are_those_of_the_umask(tagger, tmp_path):
+def test_permissions_follow_the_umask(tagger, tmp_path):
     before = os.umask(0o027)
     try:
         tagger.save(tmp_path / "model")
@@ -126,8 +126,8 @@ def test_permissions_are_those_of_the_umask(tagger, tmp_path):
 
 
 @pytest.mark.parametrize("step", [1, 2])
-def test_a_model_comes_back_if_its_replacement_is_interrupted(step, tagger, folder, monkeypatch):
-    """Where the system cannot exchange the two in one step."""
+def test_model_is_restored_if_its_replacement_is_interrupted(step, tagger, folder, monkeypatch):
+    """On systems that cannot exchange two folders atomically."""
     before, steps, replace = (folder / "about.json").read_bytes(), [], os.replace
 
     def interrupted(source, target):
@@ -144,7 +144,7 @@ def test_a_model_comes_back_if_its_replacement_is_interrupted(step, tagger, fold
     assert (folder / "about.json").read_bytes() == before
 
 
-def test_an_interrupted_save_leaves_nothing_and_keeps_the_old(tagger, folder, monkeypatch):
+def test_interrupted_save_keeps_the_old_model(tagger, folder, monkeypatch):
     before = (folder / "about.json").read_bytes()
 
     def interrupted(path):
@@ -218,14 +218,14 @@ def name_a_stranger(folder):
         (name_a_stranger, "is damaged"),
     ],
 )
-def test_damaged_and_foreign_folders_are_refused(folder, damage, sentence):
+def test_damaged_and_foreign_folders_are_rejected(folder, damage, sentence):
     damage(folder)
     with pytest.raises(XmtcError) as error:
         Tagger.load(folder)
     assert sentence in str(error.value)
 
 
-def test_flipped_bits_are_found_by_verify(folder):
+def test_verify_detects_flipped_bits(folder):
     arrays = folder / "arrays.safetensors"
     content = bytearray(arrays.read_bytes())
     content[-10] ^= 1
@@ -235,7 +235,7 @@ def test_flipped_bits_are_found_by_verify(folder):
         Tagger.load(folder, verify=True)
 
 
-def test_what_is_not_there_or_no_folder(tmp_path):
+def test_missing_folder_or_file_is_rejected(tmp_path):
     with pytest.raises(XmtcError, match="does not exist; expected a model folder"):
         Tagger.load(tmp_path / "nowhere")
     (tmp_path / "file").write_text("")

@@ -23,7 +23,7 @@ FOLDERS = sorted(path.parent for path in MODELS.glob("*/*/about.json"))
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: f"{folder.parent.name}/{folder.name}")
-def test_an_old_model_gives_the_same_predictions(folder: Path) -> None:
+def test_old_model_gives_the_same_predictions(folder: Path) -> None:
     if folder.name in NEED_TORCH:
         pytest.importorskip("torch")
     if folder.name == "aplc_xlnet":

@@ -1,4 +1,4 @@
-"""The commands as people run them, and a corpus to run them on."""
+"""Helpers that run the commands, and a corpus for them."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ from xmtc.analysis.trial_worker import run_task
 from xmtc.analysis.trials import TrialResult
 from xmtc.errors import XmtcError
 
-# The installed command; where tests run from the tree alone, what it starts.
+# The installed command, or the module if tests run from the source tree.
 SCRIPT = Path(sys.executable).parent / "xmtc"
 XMTC = [str(SCRIPT)] if SCRIPT.exists() else [sys.executable, "-m", "xmtc"]
 
 
 def xmtc(*words, input: bytes | None = None, cwd=None, env=None) -> subprocess.CompletedProcess:
     if env is not None and "PYTHONPATH" in os.environ:
-        env = {"PYTHONPATH": os.environ["PYTHONPATH"], **env}  # where it is not installed
+        env = {"PYTHONPATH": os.environ["PYTHONPATH"], **env}  # not installed
     return subprocess.run([*XMTC, *map(str, words)], input=input, capture_output=True, cwd=cwd, env=env, timeout=120)
 
 
-def invoke(*words, cwd=".") -> subprocess.CompletedProcess:
-    """As `xmtc`, within this process: far quicker, where a process of its own is not what is tested."""
+def invoke(*words, input: bytes | None = None, cwd=".") -> subprocess.CompletedProcess:
+    """Run `xmtc` in this process, which is much faster than a new process."""
     from xmtc.cli import app
 
     with chdir(cwd):
-        done = CliRunner().invoke(app, list(map(str, words)))
+        done = CliRunner().invoke(app, list(map(str, words)), input=input)
     if done.exception is None or isinstance(done.exception, SystemExit):
-        return subprocess.CompletedProcess(words, done.exit_code, done.stdout.encode(), done.stderr.encode())
+        return subprocess.CompletedProcess(words, done.exit_code, done.stdout_bytes, done.stderr_bytes)
     if not isinstance(done.exception, XmtcError):
         raise done.exception
-    return subprocess.CompletedProcess(words, 2, done.stdout.encode(), f"xmtc: {done.exception}".encode())
+    return subprocess.CompletedProcess(
+        words, 2, done.stdout_bytes, done.stderr_bytes + f"xmtc: {done.exception}\n".encode()
+    )
 
 
 def measured_here(words, log, limit=None, stop=None) -> MeasuredCommand:
-    """As xmtc.analysis.measured_process.run_measured, within this process, for what tests do not measure."""
+    """Replace xmtc.analysis.measured_process.run_measured by a call in this process, for tests that do not measure."""
     begin = time.perf_counter()
     done = invoke(*words)
     seconds = time.perf_counter() - begin
@@ -66,7 +68,7 @@ def lines_of(n_docs: int, seed: int) -> str:
 
 
 def make_place(folder: Path) -> Path:
-    """A folder with train.jsonl, test.jsonl and a model."""
+    """Create a folder with train.jsonl, test.jsonl and a model."""
     (folder / "train.jsonl").write_text(lines_of(400, seed=0))
     (folder / "test.jsonl").write_text(lines_of(60, seed=1))
     done = xmtc("train", "train.jsonl", "-m", "parabel", "-o", "model", "-p", "max_leaf=10", cwd=folder)

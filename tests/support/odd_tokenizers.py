@@ -1,4 +1,4 @@
-"""Tokenizers with a map of characters, as SentencePiece compiles it: whole, and in ways to be damaged."""
+"""Tokenizers with a SentencePiece character map, valid and damaged."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ LEAF = 1 << 8
 
 
 def charsmap(value: int = 0, base: int = 1, leaf: int = 2, texts: bytes = b"b\0") -> bytes:
-    """The smallest one: the letter a becomes b. From the first unit of its double array, a's byte leads from `base` to
-    a unit with its label, and from there to a leaf, whose value says where in the texts its replacement begins."""
+    """Return the smallest character map: the letter a becomes b.
+
+    From the first unit of its double array, the byte of a leads from `base` to a unit with its label, and from there to
+    a leaf. The value of the leaf is the offset of the replacement.
+    """
     units = np.zeros(256, "<u4")
     here = 1 ^ ord("a")
     units[0] = base << 10
@@ -20,6 +23,6 @@ def charsmap(value: int = 0, base: int = 1, leaf: int = 2, texts: bytes = b"b\0"
     return units.nbytes.to_bytes(4, "little") + units.tobytes() + texts
 
 
-def precompiled(content: bytes) -> dict[str, str]:
-    """A normalizer, as a tokenizer's JSON has it."""
+def make_normalizer(content: bytes) -> dict[str, str]:
+    """Return a normalizer as it is stored in the JSON of a tokenizer."""
     return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(content).decode()}

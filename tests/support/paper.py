@@ -1,10 +1,10 @@
-"""A PDF made by hand."""
+"""Minimal PDF files."""
 
 from __future__ import annotations
 
 
 def pdf(*pages: str) -> bytes:
-    """A PDF with a line of text on each page."""
+    """Return a PDF with one line of text on each page."""
     kids = " ".join(f"{3 + 2 * i} 0 R" for i in range(len(pages)))
     objects = ["<< /Type /Catalog /Pages 2 0 R >>", f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>"]
     font = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"

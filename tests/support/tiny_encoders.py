@@ -1,5 +1,4 @@
-"""Encoders so small that they are made here, with random weights: an XLNet, a BERT and an MPNet, and tokenizers for
-them."""
+"""Tiny encoders with random weights (XLNet, BERT, MPNet) and their tokenizers."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ try:
     import torch
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig, BertModel, MPNetConfig, MPNetModel, XLNetConfig, XLNetModel
-except ImportError:  # what uses an encoder will be skipped
+except ImportError:  # tests that use an encoder are skipped
     torch = None
 
 WORDS = [*NOISE_WORDS, *(word for label in range(N_LABELS) for word in planted_words(label))]
@@ -22,7 +21,7 @@ SPECIAL = ["<pad>", "<unk>", "<cls>", "<sep>"]
 
 
 def bert_tokenizer() -> Tokenizer:
-    """Whole words that it knows, others letter by letter; [CLS] first, as BERT has it."""
+    """Return a tokenizer of whole words, and letters of unknown words; [CLS] comes first, as in BERT."""
     letters = string.ascii_lowercase + string.digits
     pieces = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), *WORDS]
     tokenizer = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="<unk>"))
@@ -35,7 +34,7 @@ def bert_tokenizer() -> Tokenizer:
 
 
 def xlnet_tokenizer() -> Tokenizer:
-    """Pieces that begin with the space before them; [CLS] last, as XLNet has it."""
+    """Return a tokenizer whose pieces begin with the preceding space; [CLS] comes last, as in XLNet."""
     letters = ["▁", *string.ascii_letters, *string.digits]
     pieces = [(piece, 0.0) for piece in SPECIAL] + [(letter, -9.0) for letter in letters]
     tokenizer = Tokenizer(models.Unigram([*pieces, *((f"▁{word}", -5.0) for word in WORDS)], unk_id=1))
@@ -53,7 +52,7 @@ def home() -> tempfile.TemporaryDirectory:
 
 @cache
 def tiny(kind: str, width: int = 32, layers: int = 1, dropout: float = 0.0) -> str:
-    """The folder of an encoder: bert, mpnet or xlnet; without PyTorch, the name that it would have."""
+    """Return the folder of an encoder (bert, mpnet or xlnet); without PyTorch, only its name."""
     folder = Path(home().name) / f"{kind}-{width}-{layers}-{dropout}"
     if torch is None:
         return str(folder)
@@ -61,7 +60,7 @@ def tiny(kind: str, width: int = 32, layers: int = 1, dropout: float = 0.0) -> s
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
         model = network(kind, tokenizer.get_vocab_size(), width, layers, dropout)
-        torch.nn.init.normal_(model.get_input_embeddings().weight)  # words that differ, as after a pretraining
+        torch.nn.init.normal_(model.get_input_embeddings().weight)  # distinct word vectors, as after pretraining
     model.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     return str(folder)

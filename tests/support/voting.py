@@ -1,5 +1,7 @@
-"""The smallest methods that read words, and words beside terms: each word, and each term, votes for the labels it was
-seen with. They stand in METHODS only while a test puts them there."""
+"""Minimal methods that read words, or words and terms: each of them votes for the labels it occurred with.
+
+Tests add them to METHODS temporarily.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from xmtc.methods import METHODS
 
 
 def enter(monkeypatch) -> None:
-    """Put the methods into METHODS for as long as a test runs."""
+    """Add the methods to METHODS during a test."""
     for kind in (WordVotes, AllVotes):
         monkeypatch.setitem(METHODS, kind.__name__.lower(), f"{kind.__module__}:{kind.__name__}")
 
@@ -73,6 +75,6 @@ class AllVotes(Method):
 
 
 def votes(X, Y) -> np.ndarray:
-    """How often each column of X stands beside each label, most for the columns that stand beside few."""
+    """Return the weights of the columns of X for each label, larger for columns that occur with few labels."""
     beside = (X.T @ Y).toarray()
     return (beside / np.maximum(beside.sum(1, keepdims=True), 1)).astype(np.float32) ** 2

@@ -1,4 +1,4 @@
-"""The choice of the analyzer for `analyzer=auto`: what it leaves alone, what it reports and how stable it is."""
+"""Choice of the analyzer for `analyzer=auto`: checkpoints, reports and stability."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def corpus() -> tuple[list[str], list[list[str]]]:
     return make_inflected_corpus(1500, seed=0)
 
 
-def test_the_first_run_with_a_checkpoint_succeeds(corpus, tmp_path):
+def test_first_run_with_a_checkpoint_succeeds(corpus, tmp_path):
     lines = (json.dumps({"text": text, "labels": labels}) for text, labels in zip(*corpus, strict=True))
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
     command = ["train", "corpus.jsonl", "-m", "parabel", "--checkpoint", "pieces", "--threads", "1"]
@@ -41,7 +41,7 @@ def test_the_first_run_with_a_checkpoint_succeeds(corpus, tmp_path):
     assert not (tmp_path / "pieces").exists()
 
 
-def test_the_choice_is_an_attribute_and_a_line_of_the_log(caplog):
+def test_choice_is_an_attribute_and_a_log_line(caplog):
     with caplog.at_level("INFO", "xmtc"):
         classifier = Classifier(calibrate=False, min_df=1).fit(
             ["a cat", "a dog"], [["cat"], ["dog"]], run=Run(threads=1)

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from planted import make_planted_corpus
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-from test_damaged_models import set_said
+from test_damaged_models import set_about_value
 from test_features import run as xmtc
 
 from xmtc import Classifier, Tagger, XmtcError
 from xmtc.analyzer_selection import AnalyzerTrial, select_analyzer, select_corpus_analyzer
 from xmtc.core.dataset import Bag, Dataset
 from xmtc.core.run import Run
-from xmtc.data.batch import concatenate_bytes
+from xmtc.data.batch import Texts, concatenate_bytes
 from xmtc.data.corpus import open_corpus
 from xmtc.data.document import Document
 from xmtc.data.in_memory import to_documents
@@ -40,7 +40,7 @@ TEXTS = ["The libraries lend books", "a library lends a book", "bookshops sell b
 LETTERS = st.text(st.sampled_from("abcäöß é1_東京ที่中"), max_size=30)
 
 
-def plain_grams(word: str, shortest: int, longest: int) -> list[str]:
+def reference_grams(word: str, shortest: int, longest: int) -> list[str]:
     """Reference implementation of character n-grams; n-grams that begin with a Han character are shorter."""
     padded = f" {word} "
     result = []
@@ -64,15 +64,17 @@ def terms_of(analyzer, words: list[str]) -> list[list[str]]:
 
 @settings(max_examples=200, deadline=None)
 @given(LETTERS, st.integers(1, 4), st.integers(0, 3))
-def test_grams_are_those_of_the_plain_twin(text, shortest, more):
+def test_grams_equal_the_reference(text, shortest, more):
     words = list(dict.fromkeys(text.split()))
     result = terms_of(CharNgramAnalyzer(shortest, shortest + more), words)
-    assert [Counter(grams) for grams in result] == [Counter(plain_grams(w, shortest, shortest + more)) for w in words]
+    assert [Counter(grams) for grams in result] == [
+        Counter(reference_grams(w, shortest, shortest + more)) for w in words
+    ]
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(st.sampled_from("abcäöß é1_"), min_size=1, max_size=40), st.integers(2, 4), st.integers(0, 3))
-def test_grams_are_scikit_learns(text, shortest, more):
+def test_grams_equal_scikit_learn(text, shortest, more):
     count = CountVectorizer(analyzer="char_wb", ngram_range=(shortest, shortest + more)).build_analyzer()
     grams = terms_of(CharNgramAnalyzer(shortest, shortest + more), list(dict.fromkeys(text.lower().split())))
     assert Counter(gram for word in grams for gram in word) == Counter(count(" ".join(dict.fromkeys(text.split()))))
@@ -80,17 +82,19 @@ def test_grams_are_scikit_learns(text, shortest, more):
 
 @settings(max_examples=100, deadline=None)
 @given(LETTERS.filter(str.strip))
-def test_parts_are_where_the_grams_come_from(text):
+def test_spans_of_grams_contain_their_characters(text):
     word = text.split()[0]
     padded = f" {word} "
     for begin, end, gram in CharNgramAnalyzer().locate_terms(word):
         assert 0 <= begin < end <= len(word)
         assert gram.strip() == word[begin:end]
         assert gram in padded
-    assert Counter(gram for _, _, gram in CharNgramAnalyzer().locate_terms(word)) == Counter(plain_grams(word, 3, 5))
+    assert Counter(gram for _, _, gram in CharNgramAnalyzer().locate_terms(word)) == Counter(
+        reference_grams(word, 3, 5)
+    )
 
 
-def test_words_are_cut_in_chunks_with_the_same_result(monkeypatch):
+def test_splitting_words_in_chunks_gives_the_same_grams(monkeypatch):
     words = [f"word{i}" for i in range(50)]
     whole = terms_of(CharNgramAnalyzer(), words)
     monkeypatch.setattr("xmtc.text.analyzers.split_word_chunks.__defaults__", (40,))
@@ -101,7 +105,7 @@ def test_words_are_cut_in_chunks_with_the_same_result(monkeypatch):
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.dictionaries(st.integers(0, 4), st.integers(1, 3)), max_size=5), st.data())
-def test_counts_of_words_become_counts_of_terms(documents, data):
+def test_word_counts_become_term_counts(documents, data):
     of_word = [data.draw(st.lists(st.integers(0, 5), max_size=4)) for _ in range(5)]
     starts = np.concatenate([[0], np.cumsum([len(terms) for terms in of_word])])
     numbers = np.array([term for terms in of_word for term in terms], np.int32)
@@ -119,7 +123,7 @@ def test_counts_of_words_become_counts_of_terms(documents, data):
         assert dict(zip(result.terms[here].tolist(), result.counts[here].tolist(), strict=True)) == dict(expected)
 
 
-def test_the_numbers_of_grams_are_scikit_learns():
+def test_tfidf_of_grams_equals_scikit_learn():
     fitted, shown = Tfidf(analyzer="grams", min_chars=1).fit(TEXTS)
     reference = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True, min_df=2)
     marked = ["".join(c if c.isalnum() else " " for c in text) for text in TEXTS]
@@ -130,13 +134,13 @@ def test_the_numbers_of_grams_are_scikit_learns():
 
 
 @pytest.mark.parametrize("analyzer", ANALYZERS)
-def test_texts_are_shown_as_in_training_by_any_number_of_threads(analyzer, monkeypatch):
+def test_transform_equals_training_for_any_number_of_threads(analyzer):
     texts = make_planted_corpus(200, seed=3)[0] + TEXTS
     one, shown = Tfidf(analyzer=analyzer).fit(texts, Run(threads=1))
-    monkeypatch.setattr("xmtc.text.tokenizer.batch_texts.__defaults__", (500,))
-    two, again = Tfidf(analyzer=analyzer).fit(iter(texts), Run(threads=2))
+    batches = [Texts.from_strings(texts[i : i + 20]) for i in range(0, len(texts), 20)]
+    two, again = Tfidf(analyzer=analyzer).fit(iter(batches), Run(threads=2))
     assert (shown.matrix != again.matrix).nnz == 0
-    assert (two.transform(texts).matrix != shown.matrix).nnz == 0
+    assert (two.transform(batches).matrix != shown.matrix).nnz == 0
     assert one.size == two.size == shown.size
     assert [one.term(i) for i in range(one.size)] == shown.vocabulary.words() == again.vocabulary.words()
     lengths = np.sqrt((shown.matrix**2).sum(axis=1))
@@ -158,7 +162,7 @@ def test_each_distinct_word_is_stemmed_once():
     assert Counter(stemmed) == {"book": 1, "books": 2, "shops": 2}  # alone, and in a run of words
 
 
-def test_stems_join_the_forms_of_a_word():
+def test_inflected_forms_share_a_stem():
     fitted, shown = Tfidf(analyzer="snowball:english").fit(TEXTS)
     assert {"book", "librari", "lend"} <= set(fitted.vocabulary.words())
     assert shown.weight_scale == 1
@@ -167,21 +171,21 @@ def test_stems_join_the_forms_of_a_word():
     assert Tfidf(analyzer="simplemma:en", min_df=1).fit(TEXTS)[0].vocabulary.find("library") >= 0
 
 
-def test_words_in_their_order_can_be_stems():
+def test_word_sequences_can_be_stemmed():
     fitted, tokens = Words(analyzer="snowball:english").fit(TEXTS)
     assert isinstance(fitted, FittedStems)
     stems = [fitted.term(i) for i in fitted.transform(["libraries lend unheard books"]).ids]
     assert stems == ["librari", "lend", "(unknown words)", "book"]
     assert np.array_equal(fitted.transform(TEXTS).ids, tokens.ids)
     assert [(s.word, s.numbers) for s in fitted.spans("Library books")] == [("library", (0,)), ("books", (1,))]
-    plain, _ = Words(analyzer="words+grams").fit(TEXTS)  # beside words, grams are for the other views
+    plain, _ = Words(analyzer="words+grams").fit(TEXTS)  # next to words, n-grams are for the other views
     assert plain.vocabulary.words() == Words().fit(TEXTS)[0].vocabulary.words()
     for wrong in ("grams", "words+snowball:english"):
         with pytest.raises(XmtcError, match="cannot be used for sequences of words"):
             Words(analyzer=wrong)
 
 
-def test_beside_words_common_grams_are_left_out_and_the_number_of_grams_is_bounded():
+def test_next_to_words_frequent_grams_are_dropped_and_their_number_is_limited():
     texts = [f"common rare{i % 30}" for i in range(60)]
     grams = Tfidf(analyzer="words+grams").fit(texts)[0].parts[1].vocabulary.words()
     assert " com" not in grams
@@ -190,11 +194,11 @@ def test_beside_words_common_grams_are_left_out_and_the_number_of_grams_is_bound
     assert Tfidf(analyzer="grams", max_grams=7).fit(texts)[0].size == 7
     assert Tfidf(analyzer="words+grams", max_grams=7).fit(texts)[0].parts[1].size == 7
     assert Tfidf(analyzer="words+grams", max_features=5).fit(texts)[0].size == 10
-    alike, _ = Tfidf(analyzer="words+grams").fit(["same text"] * 50)  # all of them are everywhere
+    alike, _ = Tfidf(analyzer="words+grams").fit(["same text"] * 50)  # all of them occur in every document
     assert alike.parts[1].size > 0
 
 
-def test_labels_are_clustered_by_words_where_these_are_enough():
+def test_labels_are_clustered_by_words_if_there_are_enough():
     texts = [*TEXTS[:4], *TEXTS[:4]]
     _, shown = Tfidf(analyzer="words+grams").fit(texts)
     words, plain = Tfidf(analyzer="words").fit(texts)
@@ -209,7 +213,7 @@ def test_labels_are_clustered_by_words_where_these_are_enough():
     assert new.n_cluster_columns == 0
 
 
-def test_weights_are_dropped_by_how_small_they_are_expected(monkeypatch):
+def test_pruning_threshold_depends_on_expected_weights(monkeypatch):
     kept = []
     X, Y = (
         Tfidf(min_df=1).fit(make_planted_corpus(100, seed=1)[0])[1].matrix,
@@ -226,7 +230,7 @@ def test_weights_are_dropped_by_how_small_they_are_expected(monkeypatch):
 
 
 @pytest.mark.parametrize("analyzer", ANALYZERS[1:])
-def test_a_model_is_trained_saved_loaded_and_explained(analyzer, tmp_path):
+def test_model_is_trained_saved_loaded_and_explained(analyzer, tmp_path):
     texts, tags = make_planted_corpus(300, seed=1)
     classifier = Classifier("parabel", analyzer=analyzer, max_leaf=8).fit(texts, tags)
     assert classifier.evaluate(*make_planted_corpus(80, seed=2), ["P@1"])["P@1"] > 0.9
@@ -247,14 +251,14 @@ def number(classifier: Classifier, label: str) -> int:
     return classifier.tagger_.labels.find(label)
 
 
-def test_an_explanation_names_words_of_the_text_and_shows_their_parts():
+def test_explanation_contains_words_and_their_parts():
     forms = ["kirjasto", "kirjaston", "kirjastossa", "kirjastoja"], ["auto", "auton", "autossa", "autoja"]
     texts = [f"tämä {forms[i % 2][i // 2 % 4]} täällä" for i in range(80)]
     tags = [["lib" if i % 2 == 0 else "car"] for i in range(80)]
     stems = Classifier("dismec", analyzer="snowball:finnish").fit(texts, tags)
     assert stems.explain("Kirjastoissa oli kirjastoja", "lib")[0][0] in ("kirjastoissa", "kirjastoja")
     grams = Classifier("dismec", analyzer="grams").fit(texts, tags)
-    found = grams.highlight("Superkirjastolle!", "lib")[0]  # a compound that nobody has seen
+    found = grams.highlight("Superkirjastolle!", "lib")[0]  # a compound that does not occur in training
     assert [piece.text for piece in found.pieces] == ["Superkirjastolle", "!"]
     begin, end = found.parts[0]
     assert found.pieces[0].text[begin:end] in "kirjasto"
@@ -269,7 +273,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("language", PLANTED)
-def test_where_a_clause_is_a_word_grams_are_the_default(language):
+def test_grams_are_the_default_for_scripts_without_spaces(language):
     subjects, others = (words.split() for words in PLANTED[language])
     rng = np.random.default_rng(0)
 
@@ -292,7 +296,7 @@ def test_where_a_clause_is_a_word_grams_are_the_default(language):
     assert found.pieces[strongest].text[begin:end] in subjects[0]
 
 
-def agglutinated(n: int, seed: int) -> tuple[list[str], list[list[str]]]:
+def make_agglutinative_corpus(n: int, seed: int) -> tuple[list[str], list[list[str]]]:
     """Return texts whose words are a root and one of many endings; only the root determines the label."""
     rng = np.random.default_rng(seed)
     letters = np.array(list("aeioukstpnlmr"))
@@ -305,8 +309,8 @@ def agglutinated(n: int, seed: int) -> tuple[list[str], list[list[str]]]:
     return [" ".join(word(roots[j]) for j in (i, (i * 7) % 40)) for i in chosen], [[f"label-{i}"] for i in chosen]
 
 
-def test_auto_finds_that_grams_suit_and_says_so(tmp_path):
-    texts, tags = agglutinated(1500, seed=0)
+def test_auto_selects_grams_and_reports_it(tmp_path):
+    texts, tags = make_agglutinative_corpus(1500, seed=0)
     one, two = (Classifier("parabel").fit(texts, tags, run=Run(threads=threads)) for threads in (1, 2))
     chosen = one.tagger_.about["chosen"]
     assert chosen["analyzer"] == "grams"
@@ -317,8 +321,8 @@ def test_auto_finds_that_grams_suit_and_says_so(tmp_path):
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
     assert (
         select_corpus_analyzer(open_corpus(str(tmp_path / "corpus.jsonl")), Run(threads=1)) == "grams"
-    )  # without a training
-    test = agglutinated(200, seed=1)
+    )  # without training
+    test = make_agglutinative_corpus(200, seed=1)
     plain = Classifier("parabel", analyzer="words").fit(texts, tags)
     assert one.evaluate(*test, ["P@1"])["P@1"] > plain.evaluate(*test, ["P@1"])["P@1"] + 0.2
 
@@ -356,8 +360,8 @@ def test_auto_needs_no_trial(texts, values, chosen, because):
     assert choice.reason.startswith(because)
 
 
-def test_auto_tries_what_has_labels_and_with_fewer_documents_than_the_rest_needs():
-    texts, tags = agglutinated(2000, seed=0)
+def test_auto_trials_use_a_sample_of_the_labelled_documents():
+    texts, tags = make_agglutinative_corpus(2000, seed=0)
     choices = []
     for n_labelled, min_df in ((2000, 60), (999, 2)):
         collector = LabelCollector()
@@ -369,8 +373,8 @@ def test_auto_tries_what_has_labels_and_with_fewer_documents_than_the_rest_needs
     assert choices[1].reason == "999 labelled documents are too few to compare analyzers; 1,000 are needed"
 
 
-def test_a_trial_holds_out_documents_and_names_no_label_twice():
-    texts, tags = agglutinated(1200, seed=0)
+def test_trial_holds_out_documents_and_has_unique_labels():
+    texts, tags = make_agglutinative_corpus(1200, seed=0)
     counted = WordCounts.from_texts(Tokenizer(), texts, Run())
     Y = csr_array(np.eye(40, dtype=np.float32)[[int(labels[0][6:]) for labels in tags]])
     trial = AnalyzerTrial.from_counts(counted, Y)
@@ -399,12 +403,12 @@ def test_a_trial_holds_out_documents_and_names_no_label_twice():
         ("xyzzy plugh frotz", None),
     ],
 )
-def test_a_language_is_told_by_its_common_words(text, language):
+def test_language_is_detected_from_common_words(text, language):
     counted = WordCounts.from_texts(Tokenizer(), [text], Run())
     assert detect_language(counted.text, counted.ends, counted.frequencies) == language
 
 
-def test_scripts_without_blanks_are_known():
+def test_scripts_without_spaces_are_detected():
     assert measure_unspaced_share(np.frombuffer("東京abกข".encode(), np.uint8)) == pytest.approx(4 / 6)
     assert measure_unspaced_share(np.zeros(0, np.uint8)) == 0
 
@@ -430,18 +434,18 @@ def test_stop_words_of_languages():
         ("words+words", r"analyzer='words\+words' contains a duplicate"),
     ],
 )
-def test_what_is_no_analyzer_is_refused(analyzer, message):
+def test_invalid_analyzer_is_rejected(analyzer, message):
     with pytest.raises(XmtcError, match=message):
         Tfidf(analyzer=analyzer)
 
 
-def test_grams_are_not_cut_from_runs_of_words():
+def test_grams_and_word_ngrams_are_exclusive():
     with pytest.raises(XmtcError, match="ngrams=2 cannot be combined with analyzer=grams, which splits single words"):
         Tfidf(analyzer="grams", ngrams=2)
 
 
 @pytest.mark.parametrize("name", ["snowballstemmer", "simplemma"])
-def test_what_is_not_installed_is_named(name, monkeypatch):
+def test_missing_extra_is_named(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     get_analyzer.cache_clear()
     with pytest.raises(XmtcError, match=rf"needs {name}: pip install 'xmtc\[languages\]'"):
@@ -458,21 +462,21 @@ def test_what_is_not_installed_is_named(name, monkeypatch):
         ("words+grams", "parts.0.tokenizer.min_chars", 3),
     ],
 )
-def test_damage_is_found_before_it_is_used(analyzer, place, value, tmp_path):
+def test_damaged_analyzer_is_rejected(analyzer, place, value, tmp_path):
     Classifier("parabel", analyzer=analyzer, max_leaf=8).fit(*make_planted_corpus(60, seed=1)).save(tmp_path / "model")
-    set_said(tmp_path / "model", f"parts.views.mapping.tfidf.{place}", value)
+    set_about_value(tmp_path / "model", f"parts.views.mapping.tfidf.{place}", value)
     with pytest.raises(XmtcError, match="is damaged"):
         Tagger.load(tmp_path / "model").predict_labels(["text"])
 
 
-def test_forms():
+def test_analyzer_determines_the_fitted_class():
     assert isinstance(Tfidf(analyzer="grams", min_df=1).fit(TEXTS)[0], AnalyzedTfidf)
     both, _ = Tfidf(analyzer="words+grams", min_df=1).fit(TEXTS)
     assert isinstance(both, JoinedTfidf)
     assert both.column_offsets == [0, both.parts[0].size]
 
 
-def test_documents_of_one_language_are_kept(tmp_path):
+def test_documents_of_one_language_are_selected(tmp_path):
     texts = ["Kirjasto on avoinna kaikille lukijoille joka päivä", "The library is open to every reader each day"]
     lines = [json.dumps({"text": text, "labels": ["a"]}) for text in [*texts, texts[0]]]
     (tmp_path / "all.jsonl").write_text("\n".join(lines))

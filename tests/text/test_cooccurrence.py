@@ -15,7 +15,7 @@ def tokens(*documents: list[int], n_words: int) -> Tokens:
     return Tokens(np.concatenate(documents).astype(np.int32), offsets, n_words)
 
 
-def test_neighbours_count_by_nearness_within_a_document():
+def test_cooccurrence_counts_are_weighted_by_distance():
     result = count_cooccurrences(tokens([1, 2, 3], [3, 0, 1], n_words=4)).toarray()
     expected = np.zeros((4, 4))
     for a, b, weight in [(1, 2, 1), (2, 3, 1), (1, 3, 1 / 2), (3, 1, 1 / 2)]:
@@ -24,7 +24,7 @@ def test_neighbours_count_by_nearness_within_a_document():
     assert result == pytest.approx(expected)
 
 
-def test_mutual_information_is_the_formula_where_it_is_positive():
+def test_positive_mutual_information_equals_the_formula():
     counts = count_cooccurrences(tokens([1, 2, 1, 2, 3, 1, 4, 4, 2], n_words=5))
     dense = counts.toarray().astype(np.float64)
     totals = dense.sum(axis=1)
@@ -34,7 +34,7 @@ def test_mutual_information_is_the_formula_where_it_is_positive():
     assert compute_ppmi(counts).toarray() == pytest.approx(expected, abs=1e-5)
 
 
-def test_linear_algebra_takes_one_core(monkeypatch):
+def test_linear_algebra_uses_one_thread(monkeypatch):
     threads = []
     result = compute_singular_vectors
 
@@ -47,7 +47,7 @@ def test_linear_algebra_takes_one_core(monkeypatch):
     assert set(threads) == {1}
 
 
-def test_singular_vectors_are_those_of_a_dense_matrix():
+def test_singular_vectors_equal_dense_svd():
     counts = count_cooccurrences(tokens(*np.random.default_rng(0).integers(1, 40, (60, 30)).tolist(), n_words=40))
     left, values = compute_singular_vectors(counts, 5, seed=0)
     exact_left, exact_values, _ = np.linalg.svd(counts.toarray())
@@ -55,7 +55,7 @@ def test_singular_vectors_are_those_of_a_dense_matrix():
     assert np.abs((left * exact_left[:, :5]).sum(axis=0))[0] == pytest.approx(1, abs=1e-3)
 
 
-def test_words_with_the_same_neighbours_are_alike():
+def test_words_with_equal_neighbours_have_similar_vectors():
     rng = np.random.default_rng(0)
     colours, animals = [1, 2, 3], [4, 5, 6]
     documents = [[rng.choice(colours), 7, rng.choice(colours)] for _ in range(100)]
@@ -66,7 +66,7 @@ def test_words_with_the_same_neighbours_are_alike():
     assert np.abs(vectors[0]).max() < 1e-6
 
 
-def test_words_add_what_the_corpus_tells_to_their_vectors():
+def test_corpus_vectors_are_appended_to_pretrained_vectors():
     texts = ["red apple green apple", "a dog and a cat", "green dog"]
     _, result = Words().fit(texts)
     plain = load_token_vectors(result, dimension=4)
@@ -77,7 +77,7 @@ def test_words_add_what_the_corpus_tells_to_their_vectors():
     assert (both == again).all()
 
 
-def test_more_numbers_than_words_are_zeros():
+def test_dimensions_beyond_the_number_of_words_are_zero():
     _, result = Words().fit(["one two three", "two three"])
     vectors = load_token_vectors(result, dimension=2, corpus_dimension=50)
     assert vectors.shape[1] == 52
@@ -85,6 +85,6 @@ def test_more_numbers_than_words_are_zeros():
 
 
 @pytest.mark.parametrize("texts", [["word"], ["a"], ["one", "two"]])
-def test_words_without_neighbours(texts):
+def test_words_without_neighbours_have_zero_vectors(texts):
     _, result = Words().fit(texts)
     assert not load_token_vectors(result, dimension=2, corpus_dimension=2)[:, 2:].any()

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from xmtc.core.run import Run
+from xmtc.data.batch import Texts
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
 from xmtc.text.string_index import NOT_FOUND, StringIndex, index_distinct_words
-from xmtc.text.tokenizer import Tokenizer, batch_texts, count_per_document, is_word_character
+from xmtc.text.tokenizer import Tokenizer, count_per_document, is_word_character
 
 WORDS = "the Quick brown fox_1 jumps over ÉTÉ été naïve straße 東京 Σίσυφος x y 42 don't can't e-mail".split()
 
@@ -41,7 +42,7 @@ def sklearn_columns(ours, theirs) -> list[int]:
         ({"stop_words": "english", "ngrams": 2}, {"stop_words": "english", "ngram_range": (1, 2)}),
     ],
 )
-def test_the_numbers_are_scikit_learns(ours, theirs):
+def test_values_equal_scikit_learn(ours, theirs):
     texts = random_texts(300, seed=0)
     fitted, shown = Tfidf(**ours).fit(texts)
     X = shown.matrix
@@ -67,7 +68,7 @@ def test_terms_are_runs_of_word_characters(text, min_chars, ngrams):
 
 
 @pytest.mark.parametrize("stop_words", [(), ("the", "été", "b7")])
-def test_words_are_counted_in_one_pass_as_in_three(stop_words):
+def test_counting_in_one_pass_equals_three_passes(stop_words):
     """Compare with separate splitting, numbering and counting, with enough words to grow the hash table."""
     rng = np.random.default_rng(0)
     texts = [f"{text} b{rng.integers(300)} b{rng.integers(9)}" for text in random_texts(400, seed=3)]
@@ -84,43 +85,42 @@ def test_words_are_counted_in_one_pass_as_in_three(stop_words):
 
 
 @given(st.characters(exclude_categories=["Mn", "Mc", "Me", "Cs"]))
-def test_but_for_marks_word_characters_are_pythons(character):
+def test_word_characters_equal_python_except_for_marks(character):
     assert is_word_character(character) == bool(re.fullmatch(r"\w", character))
 
 
-def test_marks_hold_words_together():
+def test_combining_marks_do_not_split_words():
     assert Tokenizer()("नमस्ते दुनिया") == ["नमस्ते", "दुनिया"]
     assert Tokenizer()(unicodedata.normalize("NFD", "café")) == ["café"]
 
 
-def test_threads_and_batches_change_nothing(monkeypatch):
+def test_result_is_independent_of_threads_and_batches():
     texts = random_texts(200, seed=2)
     one, shown = Tfidf().fit(texts, Run(threads=1))
     X = shown.matrix
-    monkeypatch.setattr("xmtc.text.tokenizer.batch_texts.__defaults__", (500,))
-    assert len(list(batch_texts(texts))) > 5
-    two, shown = Tfidf().fit(texts, Run(threads=2))
+    batches = [Texts.from_strings(texts[i : i + 20]) for i in range(0, 200, 20)]
+    two, shown = Tfidf().fit(batches, Run(threads=2))
     Z = shown.matrix
     assert {part.dtype for part in (X.indices, X.indptr, Z.indices, Z.indptr)} == {np.dtype(np.int32)}
     assert one.vocabulary.words() == two.vocabulary.words()
     assert (X != Z).nnz == 0
-    assert (two.transform(texts).matrix != X).nnz == 0
+    assert (two.transform(batches).matrix != X).nnz == 0
 
 
-def test_frequent_terms_come_first_and_can_be_capped():
+def test_frequent_terms_come_first_and_are_limited_by_max_features():
     texts = ["common rare", "common seldom", "common seldom", "common"]
     assert Tfidf(min_df=1).fit(texts)[0].vocabulary.words() == ["common", "seldom", "rare"]
     assert Tfidf(min_df=1, max_features=2).fit(texts)[0].vocabulary.words() == ["common", "seldom"]
 
 
-def test_texts_may_be_a_stream_and_rows_may_be_empty():
+def test_texts_can_be_an_iterator_and_rows_empty():
     fitted, shown = Tfidf().fit(text for text in ["same words", "same words", "", "!?"])
     assert (shown.n_docs, shown.size) == (4, 2)
     assert np.diff(shown.matrix.indptr).tolist() == [2, 2, 0, 0]
     assert fitted.transform(iter([])).matrix.shape == (0, 2)
 
 
-def test_a_stop_list_from_a_file(tmp_path):
+def test_stop_words_are_read_from_a_file(tmp_path):
     (tmp_path / "stop.txt").write_text("Same\nand\n")
     words = Tfidf(min_df=1, stop_words=str(tmp_path / "stop.txt")).fit(["same words", "words AND more"])[0]
     assert words.vocabulary.words() == ["words", "more"]
@@ -128,7 +128,7 @@ def test_a_stop_list_from_a_file(tmp_path):
         Tfidf(stop_words="klingon").fit(["text"])
 
 
-def test_nothing_to_learn_from_is_said():
+def test_error_for_a_corpus_without_words():
     with pytest.raises(XmtcError, match=r"No word occurs in at least min_df=2 of the 2 documents"):
         Tfidf().fit(["each", "different"])
     for texts in (["a b", "?!"], ["", ""]):
@@ -137,7 +137,7 @@ def test_nothing_to_learn_from_is_said():
 
 
 @given(st.lists(st.text(min_size=1, max_size=8), unique=True, max_size=60))
-def test_a_vocabulary_finds_its_words_and_no_others(words):
+def test_vocabulary_contains_only_its_words(words):
     words = list(dict.fromkeys(word.encode("utf-8", "replace").decode() for word in words))
     vocabulary, other = StringIndex.from_strings(words), StringIndex.from_strings(f"{word}!!!!!!!!!" for word in words)
     assert vocabulary.words() == words

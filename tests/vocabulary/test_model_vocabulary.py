@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from commands import make_place, xmtc
+from commands import invoke, make_place
 from planted import N_LABELS, make_planted_corpus, planted_label
 from scipy.sparse import csr_array
 
@@ -22,11 +22,11 @@ ONE = Run(threads=1)
 MISSING, DEPRECATED = (
     planted_label(7),
     planted_label(8),
-)  # one that the vocabulary has not, one that it would have replaced
+)  # a label that the vocabulary does not contain, and a concept with a replacement
 
 
 def rows() -> str:
-    """Return concepts for the planted labels in two branches, even and odd, below concepts that no document has."""
+    """Return concepts for the planted labels in two branches, even and odd, and broader concepts without documents."""
     lines = ["uri\tnotation\tlabel_en\tlabel_fi\tbroader\tscheme\tdeprecated\treplaced_by"]
     lines += [f"http://x.org/{top}\t\t{top} ones\t{top}-fi\t\ts:{top}\t\t" for top in ("even", "odd")]
     for i in range(N_LABELS):
@@ -69,7 +69,7 @@ TEXTS = make_planted_corpus(20, seed=1)[0]
 # names
 
 
-def test_names_in_the_language_asked_for(classifier, tagger):
+def test_names_are_in_the_requested_language(classifier, tagger):
     (first, *_), *_ = tagger.predict_labels(TEXTS, k=3, run=ONE)
     number = int(first.label.removeprefix("label-"))
     assert first.name == f"nimi {number}"
@@ -80,7 +80,7 @@ def test_names_in_the_language_asked_for(classifier, tagger):
         tagger.predict_labels(TEXTS, language="sv")
 
 
-def test_what_is_above_a_label_is_named(tagger):
+def test_broader_concepts_of_a_label_are_named(tagger):
     assert tagger.broader_names(planted_label(2)) == ["even-fi"]
     assert tagger.broader_names(planted_label(3), "en") == ["odd ones"]
     assert tagger.broader_names(MISSING) == []
@@ -91,7 +91,7 @@ def test_what_is_above_a_label_is_named(tagger):
     assert table.to_record(answer)["labels"][0]["broader"] == ["even-fi"]
 
 
-def test_a_tag_is_still_a_pair():
+def test_tag_unpacks_to_label_and_score():
     tag = Tag("p10", 0.5, "awareness")
     label, score = tag
     assert (label, score, tag.name) == ("p10", 0.5, "awareness")
@@ -123,7 +123,7 @@ def test_labels_are_found_by_name_and_notation(classifier):
         classifier.explain(text, "nimi 99")
 
 
-def test_the_model_folder_keeps_the_vocabulary(tagger, tmp_path):
+def test_vocabulary_is_saved_in_the_model_folder(tagger, tmp_path):
     tagger.with_filter(deny=["branch:even"]).save(tmp_path / "model")
     loaded = Tagger.load(tmp_path / "model", verify=True)
     assert loaded.about["vocabulary"]["labels_found"] == N_LABELS - 1
@@ -134,7 +134,7 @@ def test_the_model_folder_keeps_the_vocabulary(tagger, tmp_path):
 
 
 @pytest.mark.parametrize("part", ["concepts.concepts", "allowed"])
-def test_a_damaged_attachment_is_refused(tagger, tmp_path, part):
+def test_damaged_vocabulary_is_rejected(tagger, tmp_path, part):
     from dataclasses import replace
 
     if part == "allowed":
@@ -148,7 +148,7 @@ def test_a_damaged_attachment_is_refused(tagger, tmp_path, part):
         Tagger.load(tmp_path / "model").predict_labels(TEXTS)
 
 
-def test_a_combination_keeps_vocabulary_and_filters(tagger, vocabulary):
+def test_combined_model_keeps_vocabulary_and_filters(tagger, vocabulary):
     plain = Classifier("parabel", n_trees=1).fit(*make_planted_corpus(100, seed=3), run=ONE).tagger_
     both = combine([plain, tagger.with_filter(deny=["name 3"])], run=ONE)
     assert both.label_name(planted_label(4)) == "nimi 4"
@@ -164,7 +164,7 @@ def evens(tagger: Tagger) -> np.ndarray:
     return np.array(result)
 
 
-def test_lists_stand_for_labels(tagger, tmp_path):
+def test_filter_lists_select_labels(tagger, tmp_path):
     even, missing = evens(tagger), tagger.labels.find(MISSING)
     known_odd = ~even
     known_odd[missing] = False
@@ -196,12 +196,12 @@ def test_lists_stand_for_labels(tagger, tmp_path):
         (["file:absent.txt"], [], "no such file"),
     ],
 )
-def test_lists_that_cannot_be_meant_are_refused(tagger, allow, deny, sentence):
+def test_invalid_filter_lists_are_rejected(tagger, allow, deny, sentence):
     with pytest.raises(XmtcError, match=sentence):
         tagger.predict_labels(TEXTS, allow=allow, deny=deny)
 
 
-def test_a_request_cannot_allow_what_the_model_denies(tagger):
+def test_request_cannot_allow_labels_that_the_model_denies(tagger):
     strict = tagger.with_filter(allow=["branch:even"])
     assert strict.build_label_mask(deny=["label-02"]).sum() == evens(tagger).sum() - 1
     with pytest.raises(XmtcError, match="own filter excludes all"):
@@ -209,7 +209,7 @@ def test_a_request_cannot_allow_what_the_model_denies(tagger):
     assert strict.with_filter().allowed is None
 
 
-def test_there_are_k_answers_whatever_is_denied(tagger):
+def test_k_labels_are_predicted_despite_denied_labels(tagger):
     """Check that filters also work if a narrow search (beam=1: one leaf of four labels) finds no allowed label."""
     for tags in tagger.predict_labels(
         TEXTS, k=5, run=ONE, allow=["name 1", "name 3", "name 5", "name 9", "name 11", "name 13"]
@@ -220,7 +220,7 @@ def test_there_are_k_answers_whatever_is_denied(tagger):
 
 
 @pytest.mark.parametrize("method", ["dismec", "fastxml", "consensus"])
-def test_filtered_answers_are_the_best_of_all_answers(method):
+def test_filtered_labels_are_the_best_allowed_labels(method):
     """Compare with the filtered complete ranking of an exact model."""
     parameters = {"fastxml": {"n_trees": 5}, "consensus": {"members": ("dismec", "parabel")}}.get(method, {})
     model = Classifier(method, **parameters).fit(*make_planted_corpus(200, seed=0), run=ONE).tagger_
@@ -236,7 +236,7 @@ def test_filtered_answers_are_the_best_of_all_answers(method):
         np.testing.assert_allclose(result.scores[row][: len(labels)], scores, rtol=1e-5)
 
 
-def test_stored_filters_hold_for_every_answer(classifier, tagger, tmp_path):
+def test_stored_filters_apply_to_every_prediction(classifier, tagger, tmp_path):
     """Check that predict, predict_proba and evaluate apply filters."""
     tagger.with_filter(allow=["branch:even"]).save(tmp_path / "model")
     strict = Classifier.load(tmp_path / "model")
@@ -251,7 +251,7 @@ def test_stored_filters_hold_for_every_answer(classifier, tagger, tmp_path):
 
 # hierarchical measures
 
-#      0        nodes 0 to 4 are labels, 5 is above 0 and 1, 6 above 2 and 3; 4 stands alone
+# 0        nodes 0 to 4 are labels, 5 is broader than 0 and 1, 6 is broader than 2 and 3; 4 has no relation
 LINEAGE = csr_array(
     np.array(
         [
@@ -268,7 +268,7 @@ TRUE = np.array([[1, 0, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 0, 0, 1]])
 ANSWERS = Predictions(np.array([[1, 0], [0, 2], [4, -1]]), np.array([[0.9, 0.5], [0.8, 0.7], [0.6, 0.0]]))
 
 
-def test_hierarchical_measures_by_hand():
+def test_hierarchical_metrics_match_a_worked_example():
     """At 1: {1, 5}, {0, 5}, {4} are predicted, {0, 5}, {2, 3, 6}, {4} are true; {5}, {} and {4} are shared: 2 of 5, and
     2 of 6. At 2: {0, 1, 5}, {0, 2, 5, 6}, {4} are predicted; {0, 5}, {2, 6} and {4} are shared: 5 of 8, and 5 of 6."""
     names = ["hP@1", "hR@1", "hF1@1", "hP@2", "hR@2", "hF1@2"]
@@ -277,7 +277,7 @@ def test_hierarchical_measures_by_hand():
     np.testing.assert_allclose([result[name] for name in names], expected)
 
 
-def test_hierarchical_measures_as_sets():
+def test_hierarchical_metrics_equal_computation_with_sets():
     """Compare with Python sets, on random labels in a random hierarchy with several broader concepts."""
     rng = np.random.default_rng(0)
     n_docs, n_labels, k = 50, 30, 4
@@ -299,15 +299,16 @@ def test_hierarchical_measures_as_sets():
     np.testing.assert_allclose(list(result.values()), [p, r, 2 * p * r / (p + r)])
 
 
-def test_without_a_hierarchy_they_count_hits():
+def test_hierarchical_metrics_count_hits_without_a_hierarchy():
     flat = csr_array(np.eye(5, dtype=np.float32))
     result = evaluate(ANSWERS, TRUE, ["hP@2", "hR@2"], lineage=flat)
-    assert (result["hP@2"], result["hR@2"]) == (3 / 5, 3 / 4)  # of five answers three are right, of four labels three
+    # three of five predictions are correct, three of four labels are found
+    assert (result["hP@2"], result["hR@2"]) == (3 / 5, 3 / 4)
     with pytest.raises(XmtcError, match="lineage has 3 rows for 5 labels"):
         evaluate(ANSWERS, TRUE, "hP@1", lineage=csr_array(np.eye(3)))
 
 
-def test_a_taggers_hierarchy_counts_labels_it_never_saw(tagger):
+def test_hierarchy_contains_labels_without_training_documents(tagger):
     """Check that a label of the vocabulary that training never saw shares its ancestors."""
     from xmtc import Document
 
@@ -330,78 +331,80 @@ def place(tmp_path_factory, path):
     return place
 
 
-def told(*words, cwd) -> tuple[str, str]:
-    done = xmtc(*words, cwd=cwd)
+def run_command(*words, cwd) -> tuple[str, str]:
+    done = invoke(*words, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout.decode(), done.stderr.decode()
 
 
-def test_import_stats_find_and_show(place):
-    assert "41 concepts with names in en, fi" in told("vocab", "import", "planted.tsv", "voc", cwd=place)[1]
-    stats = json.loads(told("vocab", "stats", "voc", "--json", cwd=place)[0])
+def test_vocab_commands_import_stats_find_and_show(place):
+    assert "41 concepts with names in en, fi" in run_command("vocab", "import", "planted.tsv", "voc", cwd=place)[1]
+    stats = json.loads(run_command("vocab", "stats", "voc", "--json", cwd=place)[0])
     assert (stats["concepts"], stats["deprecated"], stats["broader links"]) == (41, 1, 39)
     assert {group["uri"]: group["concepts"] for group in stats["groups"]} == {"s:even": 21, "s:odd": 20, "s:all": 39}
-    assert "scheme <s:odd>: 20 concepts" in told("vocab", "stats", "voc", cwd=place)[0]
-    assert told("vocab", "find", "voc", "NIMI 5", cwd=place)[0] == "http://x.org/label-05\tN5\tname 5\n"
-    result = told("vocab", "find", "voc", "imi 1", "--part", "--language", "fi", cwd=place)[0]
+    assert "scheme <s:odd>: 20 concepts" in run_command("vocab", "stats", "voc", cwd=place)[0]
+    assert run_command("vocab", "find", "voc", "NIMI 5", cwd=place)[0] == "http://x.org/label-05\tN5\tname 5\n"
+    result = run_command("vocab", "find", "voc", "imi 1", "--part", "--language", "fi", cwd=place)[0]
     assert [line.split("\t")[2] for line in result.splitlines()] == ["nimi 1", *(f"nimi {i}" for i in range(10, 20))]
-    shown = told("vocab", "show", "voc", "n8", "--language", "fi", cwd=place)[0]
+    shown = run_command("vocab", "show", "voc", "n8", "--language", "fi", cwd=place)[0]
     assert "broader: even-fi <http://x.org/even>" in shown
     assert "replaced by: nimi 9 <http://x.org/label-09>" in shown
-    assert xmtc("vocab", "find", "voc", "nobody", cwd=place).stderr.startswith(b"xmtc: voc has no concept 'nobody'")
-    assert b"expected at least one vocabulary file" in xmtc("vocab", "import", "voc", cwd=place).stderr
-    assert xmtc("vocab", "import", "planted.tsv", "model", cwd=place).returncode == 2  # a model is no vocabulary
+    assert invoke("vocab", "find", "voc", "nobody", cwd=place).stderr.startswith(b"xmtc: voc has no concept 'nobody'")
+    assert b"expected at least one vocabulary file" in invoke("vocab", "import", "voc", cwd=place).stderr
+    assert invoke("vocab", "import", "planted.tsv", "model", cwd=place).returncode == 2  # a model is not a vocabulary
 
 
-def test_train_attach_predict_explain(place):
-    message = told("train", "train.jsonl", "-o", "named", "--vocab", "planted.tsv", "--language", "fi", cwd=place)[1]
+def test_names_in_output_of_train_attach_predict_and_explain(place):
+    message = run_command(
+        "train", "train.jsonl", "-o", "named", "--vocab", "planted.tsv", "--language", "fi", cwd=place
+    )[1]
     for line in (
         "39 of 40 labels are in the vocabulary",
         f"Not in the vocabulary: {MISSING}",
         "Deprecated: nimi 8 (replaced by ",
     ):
         assert line in message
-    first = json.loads(told("predict", "named", "test.jsonl", "--language", "en", cwd=place)[0].splitlines()[0])
+    first = json.loads(run_command("predict", "named", "test.jsonl", "--language", "en", cwd=place)[0].splitlines()[0])
     assert list(first["labels"][0]) == ["label", "name", "score"]
     assert first["labels"][0]["name"] == f"name {int(first['labels'][0]['label'][-2:])}"
-    few = told("predict", "named", "test.jsonl", "--allow", "branch:even", "--deny", "name 2", cwd=place)[0]
+    few = run_command("predict", "named", "test.jsonl", "--allow", "branch:even", "--deny", "name 2", cwd=place)[0]
     labels = {tag["label"] for line in few.splitlines() for tag in json.loads(line)["labels"]}
     assert planted_label(2) not in labels
     assert all(int(label[-2:]) % 2 == 0 for label in labels)
     explained = json.loads(
-        told("explain", "named", "--string", "word1alpha", "--label", "nimi 1", "--json", cwd=place)[0]
+        run_command("explain", "named", "--string", "word1alpha", "--label", "nimi 1", "--json", cwd=place)[0]
     )
     assert (explained["labels"][0]["label"], explained["labels"][0]["name"]) == ("label-01", "nimi 1")
-    assert "hF1@5" in told("evaluate", "named", "test.jsonl", "hF1@5", cwd=place)[0]
-    missing, deprecated = told("vocab", "check", "named", cwd=place)[0].splitlines()
+    assert "hF1@5" in run_command("evaluate", "named", "test.jsonl", "hF1@5", cwd=place)[0]
+    missing, deprecated = run_command("vocab", "check", "named", cwd=place)[0].splitlines()
     assert missing.split("\t")[::2] == [MISSING, "not in the vocabulary"]
     assert deprecated.split("\t")[2:] == ["deprecated", "http://x.org/label-09"]
 
 
-def test_an_entry_of_a_filter_that_does_nothing_is_said(place, tmp_path):
+def test_filter_entry_without_effect_is_reported(place, tmp_path):
     table = tmp_path / "empty-branch.tsv"
     table.write_text(rows() + "http://x.org/bare\t\tbare\tbare\t\ts:all\t\t\n")
-    assert xmtc("vocab", "attach", "model", table, "-q", cwd=place).returncode == 0
+    assert invoke("vocab", "attach", "model", table, "-q", cwd=place).returncode == 0
     sentence = "--deny branch:bare matches no label of the model."
     for words in (["vocab", "filter", "model"], ["predict", "model", "--string", "word1alpha"]):
-        done = xmtc(*words, "--deny", "branch:bare", cwd=place)
+        done = invoke(*words, "--deny", "branch:bare", cwd=place)
         assert done.returncode == 0, done.stderr
         assert sentence in done.stderr.decode()
-        done = xmtc(*words, "--deny", "branch:odd ones", cwd=place)
+        done = invoke(*words, "--deny", "branch:odd ones", cwd=place)
         assert "does nothing" not in done.stderr.decode()
-    assert xmtc("vocab", "filter", "model", "--clear", cwd=place).returncode == 0
+    assert invoke("vocab", "filter", "model", "--clear", cwd=place).returncode == 0
 
 
-def test_attach_and_filter_afterwards(place):
-    told("vocab", "attach", "model", "planted.tsv", "--deny", "deprecated", cwd=place)
-    assert json.loads(told("info", "model", cwd=place)[0])["filter"] == {"allow": [], "deny": ["deprecated"]}
-    message = told("vocab", "filter", "model", "--allow", "branch:odd", cwd=place)[1]
+def test_vocabulary_and_filters_are_added_to_an_existing_model(place):
+    run_command("vocab", "attach", "model", "planted.tsv", "--deny", "deprecated", cwd=place)
+    assert json.loads(run_command("info", "model", cwd=place)[0])["filter"] == {"allow": [], "deny": ["deprecated"]}
+    message = run_command("vocab", "filter", "model", "--allow", "branch:odd", cwd=place)[1]
     assert message == "model predicts 19 of its 40 labels.\n"
-    assert "40 of its 40" in told("vocab", "filter", "model", "--clear", cwd=place)[1]
-    assert b"Found no filter" in xmtc("vocab", "filter", "model", cwd=place).stderr
+    assert "40 of its 40" in run_command("vocab", "filter", "model", "--clear", cwd=place)[1]
+    assert b"Found no filter" in invoke("vocab", "filter", "model", cwd=place).stderr
 
 
-def test_a_label_may_look_like_a_file():
+def test_label_can_look_like_a_file_name():
     texts, tags = ["one a", "one b", "two a", "two b"] * 3, [["file:one"], ["file:one"], ["two"], ["two"]] * 3
     tagger = Classifier("dismec", min_df=1).fit(texts, tags, run=ONE).tagger_
     assert [tag.label for tag in tagger.predict_labels(["one two"], run=ONE, deny=["file:one"])[0]] == ["two"]
@@ -412,7 +415,8 @@ def test_a_label_may_look_like_a_file():
 
 @pytest.fixture(scope="module")
 def flat_tagger(tmp_path_factory):
-    """A tagger with a vocabulary without broader concepts, which also names a label that the model does not have."""
+    """Return a tagger with a vocabulary without broader concepts, which also names a label that the model does not
+    have."""
     path = tmp_path_factory.mktemp("flat") / "flat.tsv"
     lines = [f"http://x.org/{planted_label(i)}\tname {i}" for i in range(N_LABELS)]
     path.write_text("\n".join(["uri\tlabel_en", *lines, "http://x.org/unseen\tunseen name"]) + "\n")
@@ -420,7 +424,7 @@ def flat_tagger(tmp_path_factory):
     return trained.attach(import_files([str(path)])).tagger_
 
 
-def test_a_flat_vocabulary_has_no_branches(flat_tagger, tagger):
+def test_flat_vocabulary_has_no_branches(flat_tagger, tagger):
     assert flat_tagger.concepts.vocabulary.is_flat
     assert not tagger.concepts.vocabulary.is_flat
     assert find_top_concepts(flat_tagger, None, 0) is None
@@ -429,7 +433,7 @@ def test_a_flat_vocabulary_has_no_branches(flat_tagger, tagger):
         flat_tagger.with_filter(["branch:name 1"])
 
 
-def test_the_report_names_labels_that_the_model_lacks(flat_tagger):
+def test_report_names_labels_that_the_model_does_not_have(flat_tagger):
     texts, labels = make_planted_corpus(20, seed=1)
     documents = [Document(str(i), text, list(names)) for i, (text, names) in enumerate(zip(texts, labels, strict=True))]
     documents[0] = documents[0]._replace(labels=["http://x.org/unseen", "in no vocabulary"])
@@ -439,11 +443,11 @@ def test_the_report_names_labels_that_the_model_lacks(flat_tagger):
     assert named.report.branches == []
 
 
-def test_attaching_a_vocabulary_without_any_label_is_refused(flat_tagger, tmp_path):
+def test_vocabulary_without_any_label_is_rejected(flat_tagger, tmp_path):
     flat_tagger.save(tmp_path / "model")
     before = (tmp_path / "model" / "about.json").read_bytes()
     (tmp_path / "other.tsv").write_text("uri\tlabel_en\nhttp://y.org/1\tanother\n")
-    done = xmtc("vocab", "attach", "model", "other.tsv", cwd=tmp_path)
+    done = invoke("vocab", "attach", "model", "other.tsv", cwd=tmp_path)
     message = done.stderr.decode()
     assert done.returncode == 2
     assert "None of the" in message
@@ -452,11 +456,11 @@ def test_attaching_a_vocabulary_without_any_label_is_refused(flat_tagger, tmp_pa
     assert (tmp_path / "model" / "about.json").read_bytes() == before
 
 
-def test_attaching_warns_of_few_matches_and_of_two_labels_of_one_concept(flat_tagger, tmp_path):
+def test_attach_warns_of_few_matches_and_of_labels_of_the_same_concept(flat_tagger, tmp_path):
     flat_tagger.save(tmp_path / "model")
     first, second = planted_label(0), planted_label(1)
     (tmp_path / "few.tsv").write_text(f"uri\tlabel_en\nhttp://x.org/{first}\t{second}\n")
-    done = xmtc("vocab", "attach", "model", "few.tsv", cwd=tmp_path)
+    done = invoke("vocab", "attach", "model", "few.tsv", cwd=tmp_path)
     message = done.stderr.decode()
     assert done.returncode == 0, message
     assert f"2 of {len(flat_tagger.labels)} labels are in the vocabulary." in message

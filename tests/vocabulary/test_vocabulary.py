@@ -65,7 +65,7 @@ def message(vocabulary: Vocabulary) -> dict:
     }
 
 
-def test_what_skos_says(zoo):
+def test_skos_statements_are_imported(zoo):
     result = message(zoo)
     assert set(result) == {ZOO + name for name in ("animal", "cat", "lion", "wildcat")}
     names, notations, above, groups, deprecated, replaced = result[ZOO + "cat"]
@@ -73,21 +73,22 @@ def test_what_skos_says(zoo):
     assert ("katti", "fi", ALTERNATIVE) in names
     assert len(names) == 5
     assert (notations, above, deprecated, replaced) == (["1.1"], [ZOO + "animal"], False, [])
-    assert groups == [ZOO + "furry", ZOO + "pets", ZOO + "zoo"]  # pets hold what furry ones hold
-    assert result[ZOO + "lion"][2] == [ZOO + "animal", ZOO + "cat"]  # narrower is broader the other way round
+    # the branch of pets contains the branch of furry animals
+    assert groups == [ZOO + "furry", ZOO + "pets", ZOO + "zoo"]
+    assert result[ZOO + "lion"][2] == [ZOO + "animal", ZOO + "cat"]  # narrower is the inverse of broader
     assert result[ZOO + "wildcat"] == ([("wild cat", "en", PREFERRED)], [], [], [ZOO + "zoo"], True, [ZOO + "cat"])
 
 
 def test_names_in_languages(zoo):
     cat, lion = zoo.find("cat"), zoo.find("lion")
-    assert zoo.languages[0] == "en"  # which most preferred names are in
+    assert zoo.languages[0] == "en"  # the language with most preferred names
     assert [zoo.name(cat), zoo.name(cat, "fi"), zoo.name(cat, "FI"), zoo.name(cat, "en-GB")] == [
         "cat",
         "kissa",
         "kissa",
         "cat",
     ]
-    assert zoo.name(lion, "fi") == "Lion"  # rather than nothing
+    assert zoo.name(lion, "fi") == "Lion"  # fallback to any name
     assert [name.text for name in zoo.names(cat, "fi")] == ["kissa", "katti"]
     with pytest.raises(XmtcError, match="no names in 'sv'; it has en, fi"):
         zoo.name(cat, "sv")
@@ -104,7 +105,7 @@ def test_hierarchy_and_groups(zoo):
     assert zoo.find_group("nobody") == NO_CONCEPT
 
 
-def test_a_circle_of_broader_concepts_ends(tmp_path):
+def test_cycle_of_broader_concepts_ends(tmp_path):
     path = tmp_path / "circle.tsv"
     path.write_text("id\tname\tbroader\na\tA\tb\nb\tB\ta\nc\tC\tc\n")
     circle = import_files([str(path)])
@@ -113,7 +114,7 @@ def test_a_circle_of_broader_concepts_ends(tmp_path):
 
 @pytest.mark.parametrize("format", ["nt", "xml", "json-ld"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_the_four_notations_of_skos_say_the_same(zoo, turtle, tmp_path, format, packed):
+def test_four_skos_syntaxes_are_equivalent(zoo, turtle, tmp_path, format, packed):
     from rdflib import Graph
 
     content = Graph().parse(turtle).serialize(format=format, encoding="utf-8")
@@ -122,7 +123,7 @@ def test_the_four_notations_of_skos_say_the_same(zoo, turtle, tmp_path, format, 
     assert message(import_files([str(path)])) == message(zoo)
 
 
-def test_ntriples_as_rdflib_reads_them(tmp_path):
+def test_ntriples_equal_rdflib(tmp_path):
     """Compare the N-Triples reader with rdflib on difficult lines."""
     skos = "http://www.w3.org/2004/02/skos/core#"
     lines = [
@@ -146,7 +147,7 @@ def write(path, text):
     return str(path)
 
 
-def test_tables(tmp_path):
+def test_tables_are_imported(tmp_path):
     """Test id and name, Annif's URIs with notations, columns with titles, and one file per language."""
     plain = import_files([write(tmp_path / "label_names.tsv", "10\tdomestic trade\n1000\tfinancing\n")])
     assert [plain.name(i) for i in range(2)] == ["domestic trade", "financing"]
@@ -190,7 +191,7 @@ def test_tables(tmp_path):
         ("a.docx", b"", "a.docx has an unknown extension"),
     ],
 )
-def test_bad_files_are_refused_with_a_reason(tmp_path, name, content, sentence):
+def test_invalid_files_are_rejected_with_a_reason(tmp_path, name, content, sentence):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(XmtcError, match=sentence):
@@ -214,26 +215,27 @@ def test_bad_files_are_refused_with_a_reason(tmp_path, name, content, sentence):
         "pusycat",
     ],
 )
-def test_a_concept_is_found_by_whatever_it_is_called(zoo, label):
+def test_concept_is_found_by_uri_id_notation_and_name(zoo, label):
     assert zoo.uri(zoo.find(label)) == ZOO + "cat"
 
 
 @pytest.mark.parametrize("label", ["", "dog", "http://other.org/cat", "http://zoo.org/", "1.", "not a concept", "<>"])
-def test_what_is_not_there_is_not_found(zoo, label):
+def test_unknown_names_are_not_found(zoo, label):
     assert zoo.find(label) == NO_CONCEPT
 
 
-def test_of_several_the_closest_comes_first(tmp_path):
+def test_exact_matches_rank_first(tmp_path):
     rows = "id\tname\talternative\tnotation\na\tsun\tstar\t1\nb\tStar\t\tsun\nsun\tmoon\t\t\n"
     vocabulary = import_files([write(tmp_path / "sky.tsv", rows)])
     assert vocabulary.find_all("sun") == [2]  # an id is exact
     assert vocabulary.find_all("Sun") == [1, 0]  # a notation, then a preferred name
     assert vocabulary.find_all("star") == [1, 0]  # a preferred name, then an alternative one
     rows = "id\tname\tdeprecated\na\tsun\ttrue\nb\tsun\t\n"
-    assert import_files([write(tmp_path / "old.tsv", rows)]).find_all("sun") == [1, 0]  # what is not deprecated
+    # concepts that are not deprecated
+    assert import_files([write(tmp_path / "old.tsv", rows)]).find_all("sun") == [1, 0]
 
 
-def test_full_addresses_find_plain_ids(tmp_path):
+def test_full_uris_find_plain_ids(tmp_path):
     vocabulary = import_files([write(tmp_path / "ids.tsv", "p10\tawareness\n")])
     assert vocabulary.find("<http://www.yso.fi/onto/yso/p10>") == 0
     assert local_id("http://urn.fi/URN:NBN:fi:au:ykl:78.3") == "78.3"
@@ -241,15 +243,15 @@ def test_full_addresses_find_plain_ids(tmp_path):
     assert local_id("no uri: at all/x") == "no uri: at all/x"
 
 
-def test_a_folder_holds_all_of_it_and_opens_mapped(zoo, tmp_path):
+def test_saved_vocabulary_is_complete_and_memory_mapped(zoo, tmp_path):
     zoo.save(tmp_path / "zoo")
     loaded = Vocabulary.load(tmp_path / "zoo")
     assert is_equal(zoo, loaded)
     assert is_mapped(loaded.terms.text)
-    zoo.save(tmp_path / "zoo")  # replaces it
+    zoo.save(tmp_path / "zoo")  # saving replaces the folder
 
 
-def test_folders_of_other_kinds_are_told_apart(zoo, tmp_path):
+def test_folders_of_other_kinds_are_rejected(zoo, tmp_path):
     from xmtc import Tagger
 
     zoo.save(tmp_path / "zoo")
@@ -276,7 +278,7 @@ def test_folders_of_other_kinds_are_told_apart(zoo, tmp_path):
         ("uris.table", 99),
     ],
 )
-def test_damaged_numbers_are_found(zoo, tmp_path, part, value):
+def test_damaged_arrays_are_rejected(zoo, tmp_path, part, value):
     from dataclasses import replace
 
     *inner, name = part.split(".")
@@ -306,7 +308,7 @@ HARD_NAMES = [
 ]
 
 
-def test_names_are_hashed_many_at_once_as_one_by_one():
+def test_hashes_of_many_names_equal_single_hashes():
     """Compare hash_lines with the hash of normalize_name of each line."""
     expected = np.empty(len(HARD_NAMES), np.uint64)
     for i, name in enumerate(HARD_NAMES):
@@ -315,19 +317,19 @@ def test_names_are_hashed_many_at_once_as_one_by_one():
     assert hash_lines("\n".join(HARD_NAMES)).tolist() == expected.tolist()
 
 
-def test_parts_are_copied_to_their_places():
+def test_copy_spans_writes_parts_at_their_offsets():
     text, out = np.frombuffer(bytearray(b"abcdefgh"), np.uint8), np.full(8, ord("."), np.uint8)
     copy_spans(text, np.array([5, 0, 2]), np.array([8, 2, 2]), out, np.array([0, 4, 7]))
     assert out.tobytes() == b"fgh.ab.."
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 1000])
-def test_it_does_not_matter_how_many_names_are_taken_at_once(turtle, zoo, monkeypatch, at_once):
+def test_result_is_independent_of_the_batch_size_of_names(turtle, zoo, monkeypatch, at_once):
     monkeypatch.setattr("xmtc.vocabulary.builder.CHUNK_NAMES", at_once)
     assert is_equal(import_files([str(turtle)]), zoo)
 
 
-def test_a_name_given_twice_is_kept_once(tmp_path):
+def test_repeated_name_is_stored_once(tmp_path):
     rows = "id,name,alternative,language\na,cat,puss|puss,en\na,cat,cat,en\na,cat,,fi\n"
     (result,) = (import_files([write(tmp_path / "twice.csv", rows)]),)
     assert [(name.text, name.language) for name in result.names(0)] == [
@@ -338,13 +340,13 @@ def test_a_name_given_twice_is_kept_once(tmp_path):
     ]
 
 
-def test_reading_skos_without_rdflib_says_what_to_install(turtle, monkeypatch):
+def test_error_without_rdflib_names_the_extra(turtle, monkeypatch):
     monkeypatch.setitem(sys.modules, "rdflib", None)
     with pytest.raises(XmtcError, match=r"zoo.ttl needs rdflib: pip install 'xmtc\[vocab\]'"):
         import_files([str(turtle)])
 
 
-def test_hashes_are_fnv(zoo):
+def test_hashes_equal_fnv_1a(zoo):
     """Compare the kernel with the definition of FNV-1a, with the high bits folded in."""
     text = np.frombuffer(bytearray(b"cat" + b"lion"), np.uint8)
     result = np.empty(2, np.uint64)
@@ -356,4 +358,4 @@ def test_hashes_are_fnv(zoo):
             h = (h ^ byte) * 1099511628211 % 2**64
         expected.append(h ^ (h >> 32))
     assert result.tolist() == expected
-    assert NOT_FOUND == NO_CONCEPT  # what finds a URI's number says so
+    assert NOT_FOUND == NO_CONCEPT  # the lookup of URIs uses the same hash

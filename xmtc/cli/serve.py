@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from xmtc.cli.help import ADVANCED, PERFORMANCE
 from xmtc.cli.options import DeviceOption
+
+if TYPE_CHECKING:
+    from xmtc.server.settings import Settings
 
 LIMITS = "Limits"  # panel
 
@@ -73,7 +77,6 @@ def serve(
 ) -> None:
     """Serve models over HTTP: a JSON API, Annif's API, and a web page."""
     from xmtc.cli.options import parse_time
-    from xmtc.errors import as_missing_extra
     from xmtc.server.settings import ServiceLimits, Settings, parse_models, parse_reports
 
     folders = parse_models(models)
@@ -101,18 +104,25 @@ def serve(
             connections=max_connections,
         ),
     )
+    import_service(mcp)(settings)
+
+
+def import_service(mcp: bool) -> Callable[[Settings], None]:
+    """Return the function that serves over HTTP or MCP; raise XmtcError if a package is missing."""
+    from xmtc.errors import as_missing_extra
+
     try:
         if mcp:
-            from xmtc.server.mcp import serve as run_service
+            from xmtc.server.mcp import serve
         else:
             import fastapi  # noqa: F401  # the worker processes need these: report a missing package here
             import prometheus_client  # noqa: F401
             import python_multipart  # noqa: F401
 
-            from xmtc.server.startup import serve as run_service
+            from xmtc.server.startup import serve
     except ImportError as error:
         raise as_missing_extra("xmtc serve", error) from None
-    run_service(settings)
+    return serve
 
 
 def read_token(token: str | None, file: str | None) -> str | None:

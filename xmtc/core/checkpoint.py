@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +26,11 @@ from xmtc.storage.atomic import (
 )
 from xmtc.storage.regular_files import open_regular, read_regular
 
+if TYPE_CHECKING:
+    from xmtc.core.dataset import Dataset
+    from xmtc.core.method import Method
+    from xmtc.core.run import Run
+
 CLAIM_FILE = "training.txt"
 MAX_CLAIM_BYTES = 2**26
 PIECE_READ_ERRORS = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
@@ -40,9 +45,12 @@ class Checkpoint:
     ----------
     folder : path, optional
         Directory; None keeps nothing.
+    interval_seconds : float, default=600.0
+        Minimum time between two saves of the state of one network.
     """
 
     folder: Path | None = None
+    interval_seconds: float = 600.0
 
     def claim(self, training: str) -> None:
         """Reserve the directory for a training, until `release`, `remove` or the end of this process.
@@ -82,7 +90,7 @@ class Checkpoint:
 
     def sub_checkpoint(self, name: str) -> Checkpoint:
         """Return the checkpoint of a training that is part of this one, in a subdirectory."""
-        return Checkpoint(self.folder and self.folder / name)
+        return replace(self, folder=self.folder and self.folder / name)
 
     def load_piece(self, piece: str) -> dict[str, np.ndarray] | None:
         """Return the arrays of a finished piece, or None if it is not finished."""
@@ -141,6 +149,13 @@ class Checkpoint:
         claim.unlink()
         remove_empty_folder(self.folder)
         OPEN_CLAIMS.pop(claim.absolute(), file).close()
+
+
+def claim_checkpoint(run: Run, method: Method, *datasets: Dataset, prefix: str = "") -> None:
+    """Record method and data in the checkpoint directory; raise an error if it belongs to another training."""
+    if run.checkpoint.folder:  # fingerprints read all data, so compute them only if they are needed
+        fingerprints = " ".join(data.fingerprint() for data in datasets)
+        run.checkpoint.claim(f"{prefix}{method} {fingerprints}")
 
 
 def lock_claim(folder: Path) -> IO[bytes]:

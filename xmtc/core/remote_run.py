@@ -44,7 +44,9 @@ def run_remote_work(
     run = replace(
         plain,
         progress=partial(show_remote_progress, call_driver) if should_show else False,
-        checkpoint=RemoteCheckpoint(Path(), call_driver) if has_checkpoint else Checkpoint(),
+        checkpoint=RemoteCheckpoint(Path(), plain.checkpoint.interval_seconds, call_driver)
+        if has_checkpoint
+        else Checkpoint(),
         callbacks=partial(call_driver, "event"),
         device=device,
     )

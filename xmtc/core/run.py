@@ -325,7 +325,13 @@ class Run:
 
         handler = DriverCallHandler(self, self._progress_factory)
         plain = replace(
-            self, progress=False, checkpoint=Checkpoint(), callbacks=(), workdir=None, cluster="", workers=0
+            self,
+            progress=False,
+            checkpoint=Checkpoint(interval_seconds=self.checkpoint.interval_seconds),
+            callbacks=(),
+            workdir=None,
+            cluster="",
+            workers=0,
         )
         has_checkpoint, should_show = self.checkpoint.folder is not None, self._progress_factory is not hide_progress
         try:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from xmtc.core.threads import PrefetchIterator
-from xmtc.data.file_streams import LineBlock, OnRead, read_blocks, strip_compression_extension
+from xmtc.data.file_streams import BLOCK_BYTES, LineBlock, OnRead, read_blocks, strip_compression_extension
 
 PREFETCH_EXTENSIONS = (".jsonl", ".ndjson")
 MAX_PREFETCHED_BLOCKS = 32  # as many as 16 threads process at a time
@@ -19,10 +19,10 @@ MAX_PREFETCHED_BLOCKS = 32  # as many as 16 threads process at a time
 class PrefetchedFile:
     """Blocks of lines of a file, read in a background thread."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, block_bytes: int = BLOCK_BYTES) -> None:
         self.n_bytes = self.n_reported = 0
         self.on_read: OnRead = lambda n: None
-        self.blocks = PrefetchIterator(read_blocks(path, self._count), MAX_PREFETCHED_BLOCKS)
+        self.blocks = PrefetchIterator(read_blocks(path, self._count, size=block_bytes), MAX_PREFETCHED_BLOCKS)
 
     def _count(self, n: int) -> None:
         self.n_bytes += n
@@ -42,10 +42,10 @@ ACTIVE_PREFETCHES: dict[str, PrefetchedFile] = {}
 
 
 @contextmanager
-def prefetch_file(path: str) -> Iterator[None]:
+def prefetch_file(path: str, block_bytes: int = BLOCK_BYTES) -> Iterator[None]:
     """Start to read a JSON Lines file in the background; close it at the end if no reader has taken it."""
     if strip_compression_extension(path).lower().endswith(PREFETCH_EXTENSIONS) and os.path.isfile(path):
-        ACTIVE_PREFETCHES[path] = PrefetchedFile(path)
+        ACTIVE_PREFETCHES[path] = PrefetchedFile(path, block_bytes)
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ def next_random_state(state):
 
 @kernel
 def shuffle(order, state):
-    """Fisher–Yates with a xorshift generator, so that the order depends on the seed alone."""
+    """Shuffle (Fisher–Yates) with a xorshift generator, so that the order depends only on the seed."""
     for i in range(len(order) - 1, 0, -1):
         state = next_random_state(state)
         j = np.int64(state % np.uint64(i + 1))
@@ -281,7 +281,7 @@ def descend_pair(
     indptr, indices, data, singleton_squares, squares, n_features, n_singletons, signs, is_logistic, C, row_weights,
     eps, max_passes, run_length, runs, state, bias, progress,
 ):  # fmt: skip
-    """`descend_block` for two labels, the children of a binary node.
+    """Run `descend_block` for two labels, the children of a binary node.
 
     Two labels do not fill a vector register, so they are kept in scalars. Two features are read at a time, because
     the additions wait for each other otherwise.

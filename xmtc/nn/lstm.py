@@ -181,7 +181,7 @@ class RecurrentEncoder(nn.Module):
         return dropout(batch.pad_states(states), self.dropout, self.training)
 
     def drop_words(self, words: Tensor) -> Tensor:
-        """In training, replace random words by zeros, so that no label depends on a single word."""
+        """Replace random words by zeros in training, so that no label depends on a single word."""
         if not (self.training and self.whole_word_dropout):
             return words
         is_kept = torch.rand(len(words), 1, device=words.device) >= self.whole_word_dropout

@@ -38,7 +38,6 @@ from xmtc.nn.network import Design, LabelNetwork, Loader, predict_with_network
 RECENT_NORMS = 5  # gradient norms that are remembered for clipping
 MAX_NORM_RATIO = 5.0  # gradients are clipped at this multiple of the largest recent norm
 MAX_RECORDED_RATIO = 2.0  # a norm is recorded as at most this multiple of the largest recent norm
-CHECKPOINT_SECONDS = 600.0  # between checkpoints
 MAX_WEIGHT = 1e6  # a larger or non-finite weight means that the training diverged
 STOPPING_METRIC = "nDCG@5"  # on the validation documents
 STOPPING_K = 5  # labels that the metric needs
@@ -308,7 +307,8 @@ class TrainingState:
         return tensors | {"recent": self.recent_norms, "total_loss": self.total_loss}
 
     def save_checkpoint_if_due(self, run: Run, name: str, seconds: float) -> None:
-        if run.checkpoint.folder is not None and time.monotonic() - self.last_checkpoint > CHECKPOINT_SECONDS:
+        is_due = time.monotonic() - self.last_checkpoint >= run.checkpoint.interval_seconds
+        if is_due and run.checkpoint.folder is not None:
             self.seconds = seconds
             self.save_checkpoint(run, name)
             self.last_checkpoint = time.monotonic()

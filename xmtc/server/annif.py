@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 import xmtc
 from xmtc.server.batching import PredictQuery
-from xmtc.server.messages import FailFastList
+from xmtc.server.messages import MAX_LANGUAGE_CHARACTERS, FailFastList
 from xmtc.server.models import LoadedModel, ServedModel
 from xmtc.server.request_bodies import LimitedRoute, run_in_body_thread
 from xmtc.server.request_errors import RequestError
@@ -50,7 +50,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def build_annif_routes(service: Service) -> APIRouter:
+def build_project_routes(service: Service) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["Annif"], responses=PROBLEMS, route_class=LimitedRoute)
 
     @router.get("/", include_in_schema=False)
@@ -67,6 +67,17 @@ def build_annif_routes(service: Service) -> APIRouter:
         """Show project information."""
         return to_json_response(describe_project(find_project(service, project_id, request)))
 
+    @router.post("/projects/{project_id}/learn", include_in_schema=False)
+    async def learn(project_id: str, request: Request) -> Response:
+        find_project(service, project_id, request)
+        raise RequestError(403, "Online learning is not supported; train a new model and replace this one.")
+
+    return router
+
+
+def build_suggestion_routes(service: Service) -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["Annif"], responses=PROBLEMS, route_class=LimitedRoute)
+
     @router.post("/projects/{project_id}/suggest")
     async def suggest(
         project_id: str,
@@ -74,7 +85,7 @@ def build_annif_routes(service: Service) -> APIRouter:
         text: Annotated[str, Form()] = "",  # may be empty, but is required (checked below)
         limit: Annotated[int, Form(ge=0)] = DEFAULT_LIMIT,
         threshold: Annotated[float, Form(ge=0, le=1, allow_inf_nan=False)] = 0.0,
-        language: Annotated[str | None, Form(max_length=100)] = None,
+        language: Annotated[str | None, Form(max_length=MAX_LANGUAGE_CHARACTERS)] = None,
     ) -> Response:
         """Suggest subjects for a given text."""
         if "text" not in await request.form():
@@ -91,7 +102,7 @@ def build_annif_routes(service: Service) -> APIRouter:
         request: Request,
         limit: Annotated[int, Query(ge=0)] = DEFAULT_LIMIT,
         threshold: Annotated[float, Query(ge=0, le=1, allow_inf_nan=False)] = 0.0,
-        language: Annotated[str | None, Query(max_length=100)] = None,
+        language: Annotated[str | None, Query(max_length=MAX_LANGUAGE_CHARACTERS)] = None,
     ) -> Response:
         """Suggest subjects for the given batch of up to 32 documents."""
         served = find_project(service, project_id, request, len(batch.documents))
@@ -99,11 +110,6 @@ def build_annif_routes(service: Service) -> APIRouter:
         model, tags = await suggest_subjects(service, served, [document.text for document in batch.documents], query)
         ids = [document.document_id for document in batch.documents]
         return await run_in_body_thread(encode_batch, model, ids, tags)
-
-    @router.post("/projects/{project_id}/learn", include_in_schema=False)
-    async def learn(project_id: str, request: Request) -> Response:
-        find_project(service, project_id, request)
-        raise RequestError(403, "Online learning is not supported; train a new model and replace this one.")
 
     return router
 

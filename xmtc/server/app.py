@@ -26,7 +26,12 @@ from xmtc.server.middleware import RESPONSE_HEADERS, RequestMiddleware
 from xmtc.server.models import ModelPool
 from xmtc.server.request_bodies import format_validation_error
 from xmtc.server.request_errors import RequestError, encode_error, request_error_from
-from xmtc.server.routes import build_file_routes, build_model_routes, build_operator_routes
+from xmtc.server.routes import (
+    build_file_routes,
+    build_model_routes,
+    build_operator_routes,
+    build_prediction_routes,
+)
 from xmtc.server.service import Service
 from xmtc.server.settings import Settings
 
@@ -98,7 +103,14 @@ def reload_models(models: ModelPool) -> None:
 
 
 def add_routes(app: FastAPI, service: Service) -> None:
-    for build_routes in (build_model_routes, build_file_routes, annif.build_annif_routes, build_operator_routes):
+    for build_routes in (
+        build_model_routes,
+        build_prediction_routes,
+        build_file_routes,
+        annif.build_project_routes,
+        annif.build_suggestion_routes,
+        build_operator_routes,
+    ):
         app.include_router(build_routes(service))
     if PAGE_FOLDER.is_dir():
         app.mount("/static", StaticFiles(directory=PAGE_FOLDER), name="static")

@@ -19,7 +19,13 @@ from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.server import log
 from xmtc.server.batching import PredictQuery
-from xmtc.server.messages import MAX_EXPLAINED_CHARACTERS, MAX_LABEL, MAX_LANGUAGE, MAX_SEARCH, encode_explanation
+from xmtc.server.messages import (
+    MAX_EXPLAINED_CHARACTERS,
+    MAX_LABEL_CHARACTERS,
+    MAX_LANGUAGE_CHARACTERS,
+    MAX_SEARCH_CHARACTERS,
+    encode_explanation,
+)
 from xmtc.server.models import LoadedModel
 from xmtc.server.settings import Settings
 
@@ -123,7 +129,7 @@ def create_server(settings: Settings) -> MCPServer:
         """Return the best k labels of a text, with their names and scores between 0 and 1, best first. `threshold` is
         the minimum score; "tuned" applies the model's tuned thresholds and ignores k."""
         loaded = find_model(model, text)
-        check_length("a language", language, MAX_LANGUAGE)
+        check_length("a language", language, MAX_LANGUAGE_CHARACTERS)
         with lock:
             query = PredictQuery(min(k, settings.limits.k), threshold, language)
             tags = loaded.predict_labels([text], query)[0]
@@ -134,7 +140,7 @@ def create_server(settings: Settings) -> MCPServer:
     def explain(text: str, label: str, model: str | None = None) -> dict[str, Any]:
         """Return the words of a text with their weights for a label; negative weights lower its score."""
         loaded = find_model(model, text, MAX_EXPLAINED_CHARACTERS)
-        check_length("a label", label, MAX_LABEL)
+        check_length("a label", label, MAX_LABEL_CHARACTERS)
         with lock:
             highlight = loaded.tagger.highlight(text, label, n=len(text), run=loaded.run)[0]
         answer = encode_explanation(highlight)
@@ -147,6 +153,6 @@ def create_server(settings: Settings) -> MCPServer:
         """Search the labels of the model by any of their names."""
         if not 1 <= limit <= MAX_FOUND_LABELS:
             raise XmtcError(f"Found limit={limit}, expected a number from 1 to {MAX_FOUND_LABELS:,}.")
-        return {"labels": find_model(model, search, MAX_SEARCH).search(search, limit=limit)}
+        return {"labels": find_model(model, search, MAX_SEARCH_CHARACTERS).search(search, limit=limit)}
 
     return tools

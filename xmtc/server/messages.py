@@ -8,10 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from xmtc.explain.highlights import Highlight
 
-MAX_LABEL, MAX_LANGUAGE, MAX_SEARCH = 1000, 100, 200  # maximum lengths in characters
+MAX_LABEL_CHARACTERS, MAX_LANGUAGE_CHARACTERS, MAX_SEARCH_CHARACTERS = 1000, 100, 200  # maximum lengths in characters
 
 Item = TypeVar("Item")
-LabelEntry = Annotated[str, Field(max_length=MAX_LABEL)]  # a label, or a set of labels such as branch:…
+LabelEntry = Annotated[str, Field(max_length=MAX_LABEL_CHARACTERS)]  # a label, or a set of labels such as branch:…
 ScoreThreshold = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 FailFastList = Annotated[list[Item], Field(fail_fast=True)]  # reports one error per list, not one per item
 
@@ -30,7 +30,7 @@ class PredictRequest(BaseModel):
         None, description='Minimum score, or "tuned" for the thresholds that `xmtc thresholds` tuned.'
     )
     language: str | None = Field(
-        None, max_length=MAX_LANGUAGE, description="Language of the label names; needs a vocabulary."
+        None, max_length=MAX_LANGUAGE_CHARACTERS, description="Language of the label names; needs a vocabulary."
     )
     allow: FailFastList[LabelEntry] = Field(
         [], max_length=1000, description="Only these labels are predicted; also `branch:…` and `scheme:…`."
@@ -70,8 +70,8 @@ class ExplainRequest(BaseModel):
     model_config = make_config(text="Regulation on the import of citrus fruit", label="1309")
 
     text: str
-    label: str = Field(max_length=MAX_LABEL)
-    language: str | None = Field(None, max_length=MAX_LANGUAGE)
+    label: str = Field(max_length=MAX_LABEL_CHARACTERS)
+    language: str | None = Field(None, max_length=MAX_LANGUAGE_CHARACTERS)
 
 
 class ExplainedWord(BaseModel):

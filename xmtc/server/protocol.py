@@ -7,7 +7,7 @@ from typing import Any
 
 MAX_REQUEST_HEAD_BYTES = 2**16  # request line and headers; also the framing between two chunks of a body
 SLICE_BYTES = 2**14  # parsed at a time; a head exceeds its limit by less than this
-MAX_PIPELINED = 100  # requests queued behind an unanswered one on the same connection
+MAX_PIPELINED_REQUESTS = 100  # requests queued behind an unanswered one on the same connection
 MAX_HEADERS = 100
 SMALL_HEAD_BYTES = 2**13  # always accepted
 ALL_HEADS_BYTES = 2**25  # unfinished heads of all connections; above it, heads larger than SMALL_HEAD_BYTES are refused
@@ -149,7 +149,7 @@ class HeadLimits(Timeouts):
             if self.has_large_head:
                 self.refuse_head()
                 return
-            if len(self.pipeline) > MAX_PIPELINED or self.has_small_chunks:
+            if len(self.pipeline) > MAX_PIPELINED_REQUESTS or self.has_small_chunks:
                 self.abort()
                 return
 

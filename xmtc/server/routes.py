@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
@@ -52,6 +54,25 @@ def build_model_routes(service: Service) -> APIRouter:
         damaged = {"damaged": service.models.damaged_names} if service.models.damaged_names else {}
         return to_json_response({"models": [served.describe(service.settings) for served in service.models], **damaged})
 
+    @routes.get("/{name}/labels", response_model=messages.LabelList)
+    async def labels(
+        name: str,
+        request: Request,
+        search: Annotated[str, Query(max_length=messages.MAX_SEARCH_CHARACTERS)] = "",
+        language: Annotated[str | None, Query(max_length=messages.MAX_LANGUAGE_CHARACTERS)] = None,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 20,
+    ) -> Response:
+        """Search the labels by any of their names."""
+        model = service.find_model(name, request).model
+        model.tagger.check_language(language)
+        return to_json_response({"labels": await service.run_in_thread(model.search, search, language, limit)})
+
+    return routes
+
+
+def build_prediction_routes(service: Service) -> APIRouter:
+    routes = APIRouter(prefix="/v1/models", tags=["models"], responses=ERRORS, route_class=LimitedRoute)
+
     @routes.post("/{name}/predict", response_model=messages.PredictResponse)
     async def predict(name: str, body: messages.PredictRequest, request: Request) -> Response:
         """Predict the labels of one text or of several texts."""
@@ -85,19 +106,6 @@ def build_model_routes(service: Service) -> APIRouter:
 
         return to_json_response(await served.batcher.run_task(explain_label))
 
-    @routes.get("/{name}/labels", response_model=messages.LabelList)
-    async def labels(
-        name: str,
-        request: Request,
-        search: Annotated[str, Query(max_length=messages.MAX_SEARCH)] = "",
-        language: Annotated[str | None, Query(max_length=100)] = None,
-        limit: Annotated[int, Query(ge=1, le=1000)] = 20,
-    ) -> Response:
-        """Search the labels by any of their names."""
-        model = service.find_model(name, request).model
-        model.tagger.check_language(language)
-        return to_json_response({"labels": await service.run_in_thread(model.search, search, language, limit)})
-
     return routes
 
 
@@ -124,13 +132,8 @@ def build_file_routes(service: Service) -> APIRouter:
         """Return a file with documents and their tags."""
         service.find_model(name, request, len(body.rows))
         check_cells([len(row.tags) for row in body.rows], body.format)
-
-        def encode_rows() -> bytes:
-            return to_utf8_json(
-                [(row.id, row.text, [(tag.label, tag.score, tag.name) for tag in row.tags]) for row in body.rows]
-            )
-
-        file = await service.run_in_child(request, WRITE_TASK, {"format": body.format}, encode_rows)
+        rows = partial(encode_rows, body.rows)
+        file = await service.run_in_child(request, WRITE_TASK, {"format": body.format}, rows)
         return Response(file, media_type=CONTENT_TYPES[body.format])
 
     @routes.get("/{name}/report", response_class=Response)
@@ -145,6 +148,10 @@ def build_file_routes(service: Service) -> APIRouter:
         return Response(page, media_type="text/html", headers={"content-security-policy": REPORT_POLICY})
 
     return routes
+
+
+def encode_rows(rows: Sequence[messages.TableRow]) -> bytes:
+    return to_utf8_json([(row.id, row.text, [(tag.label, tag.score, tag.name) for tag in row.tags]) for row in rows])
 
 
 def build_operator_routes(service: Service) -> APIRouter:

@@ -90,7 +90,8 @@ def merge_word_batches(batches: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np
 class WordMerger:
     """Incremental `merge_word_batches` for a stream of batches, which does not hold the words of all batches."""
 
-    def __init__(self) -> None:
+    def __init__(self, min_merge_words: int = MIN_MERGE_WORDS) -> None:
+        self.min_merge_words = min_merge_words
         self.text, self.ends = np.zeros(0, np.uint8), np.zeros(1, np.int64)
         self.numbers: list[np.ndarray] = []  # word numbers of each merged batch
         self.pending: list[tuple[np.ndarray, np.ndarray]] = []
@@ -101,7 +102,7 @@ class WordMerger:
         up only a few times in all."""
         self.pending.append((text, ends))
         self.n_pending_words += len(ends) - 1
-        if self.n_pending_words > max(MIN_MERGE_WORDS, len(self.ends) // 4):
+        if self.n_pending_words > max(self.min_merge_words, len(self.ends) // 4):
             self.merge()
 
     def merge(self) -> None:

@@ -25,6 +25,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.core.batching import predict_in_batches
+from xmtc.core.checkpoint import claim_checkpoint
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
 from xmtc.core.memory import check_fits
@@ -36,7 +37,6 @@ from xmtc.core.sparse import to_kernel_arrays
 from xmtc.labels.streaming_kmeans import build_label_vectors
 from xmtc.labels.tree import LabelTree, build_balanced_trees, compress_tree
 from xmtc.linear.search import is_ranked_before, sift_down
-from xmtc.methods.checkpointing import claim_checkpoint
 from xmtc.methods.embedding.fasttext import VectorTrainer
 from xmtc.methods.embedding.fasttext_kernels import (
     DIVERGED_LOSS,

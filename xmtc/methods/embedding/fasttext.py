@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.core.checkpoint import claim_checkpoint
 from xmtc.core.dataset import Dataset
 from xmtc.core.events import Pass, measure_peak_memory
 from xmtc.core.hyperparameters import param
@@ -30,7 +31,6 @@ from xmtc.core.memory import check_fits
 from xmtc.core.method import Method
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
-from xmtc.methods.checkpointing import claim_checkpoint
 from xmtc.methods.embedding.fasttext_kernels import DIVERGED_LOSS, PARTIAL_SUMS, train_dense_output, train_selected_rows
 from xmtc.methods.embedding.fasttext_model import (
     HIERARCHICAL,
@@ -46,7 +46,6 @@ from xmtc.methods.embedding.fasttext_model import (
 )
 
 DOCUMENTS_PER_STEP = 1000  # documents per call of a kernel, between two updates of the progress
-CHECKPOINT_SECONDS = 600.0  # time between checkpoints
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ class VectorTrainer:
                     loss += self.check_loss(self.step(docs[batch], rates[batch], rng))
                     progress.advance(len(docs[batch]))
                 self.report_epoch(run, number, loss / max(1, len(docs)), rates, time.monotonic() - begin)
-                if time.monotonic() - saved_at > CHECKPOINT_SECONDS:
+                if time.monotonic() - saved_at >= run.checkpoint.interval_seconds:
                     self.save_checkpoint(run, number + 1)
                     saved_at = time.monotonic()
 

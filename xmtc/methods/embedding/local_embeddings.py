@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.core.checkpoint import claim_checkpoint
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
 from xmtc.core.memory import check_fits
@@ -23,7 +24,6 @@ from xmtc.core.sparse import CompactMatrix, compact
 from xmtc.errors import XmtcError
 from xmtc.linear.packing import to_offsets
 from xmtc.linear.solver import MAX_SCALED_SQUARE, make_random_order
-from xmtc.methods.checkpointing import claim_checkpoint
 from xmtc.methods.embedding.neighbour_model import (
     MAX_GRAPH_EDGES,
     MAX_SHARPNESS,

@@ -14,11 +14,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from xmtc.core.checkpoint import claim_checkpoint
 from xmtc.core.dataset import Dataset
 from xmtc.core.method import Method, Model
 from xmtc.core.run import Run
 from xmtc.data.splits import drop_rows
-from xmtc.methods.checkpointing import claim_checkpoint
 from xmtc.methods.ensemble.members import CombinedMethod, combine_models, fit_on_seen_labels, iterate_member_trainings
 from xmtc.methods.ensemble.model import CombinedModel
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xmtc.core.checkpoint import claim_checkpoint
 from xmtc.core.dataset import Dataset
 from xmtc.core.method import LabelName, Method, Model
 from xmtc.core.run import Run
 from xmtc.data.splits import train_valid_split
 from xmtc.errors import XmtcError
 from xmtc.features import sort_views
-from xmtc.methods.checkpointing import claim_checkpoint
 from xmtc.methods.ensemble.calibrated_model import calibrate_combination
 from xmtc.methods.ensemble.model import CombinedModel, remap_labels
 

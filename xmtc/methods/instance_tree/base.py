@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from xmtc.core.checkpoint import claim_checkpoint
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
 from xmtc.core.memory import check_fits
 from xmtc.core.method import Method
 from xmtc.core.run import Run
 from xmtc.core.sparse import to_kernel_arrays
-from xmtc.methods.checkpointing import claim_checkpoint
 from xmtc.methods.instance_tree.forest import TREE_ARRAYS, Forest
 from xmtc.methods.instance_tree.tree_growth import grow_tree
 

@@ -27,13 +27,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.core.array_validation import is_ascending, is_offset_array
+from xmtc.core.checkpoint import claim_checkpoint
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
 from xmtc.core.memory import check_fits
 from xmtc.core.method import Method
 from xmtc.core.run import Run
 from xmtc.core.sparse import to_kernel_arrays
-from xmtc.methods.checkpointing import claim_checkpoint
 from xmtc.methods.instance_tree.base import derive_tree_state
 from xmtc.methods.instance_tree.centroid_growth import compute_node_shares, find_centroid_leaves, grow_centroid_tree
 from xmtc.methods.instance_tree.model import LeafVoteModel

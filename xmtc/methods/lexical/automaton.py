@@ -5,7 +5,8 @@ characters.
 
 A node of the trie is a prefix of some names. Nodes are numbered by depth, so that failure links lead to smaller
 numbers. One hash table of (node, word) has the children, because a node may be followed by any of a million words.
-pyahocorasick takes 75 times as long to search 5,000 abstracts for the names of YSO, without the statistics.
+pyahocorasick takes 69 times and ahocorasick-rs 2.7 times as long to search 5,000 abstracts for the names of YSO
+(single thread, without the statistics), and neither saves an automaton that can be memory-mapped.
 """
 
 from __future__ import annotations

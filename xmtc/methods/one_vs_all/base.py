@@ -15,6 +15,7 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array
 from threadpoolctl import threadpool_limits
 
+from xmtc.core.checkpoint import claim_checkpoint
 from xmtc.core.dataset import Dataset
 from xmtc.core.events import Convergence
 from xmtc.core.method import Method
@@ -31,7 +32,6 @@ from xmtc.linear.packing import (
 from xmtc.linear.solver import MAX_BLOCK_LABELS, report_convergence
 from xmtc.linear.tree import SAME_CHUNK, LinearTree
 from xmtc.linear.tree_training import CERTAIN_MARGINS
-from xmtc.methods.checkpointing import claim_checkpoint
 
 MAX_NARROW_LABELS = 1024  # number of labels at the end that are trained in narrow blocks
 NARROW_BLOCK_LABELS = 48  # per label as fast as blocks of 64, and a fifth slower than blocks of 128

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.checkpoint import Checkpoint
+from xmtc.core.checkpoint import Checkpoint, claim_checkpoint
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
 from xmtc.core.memory import check_fits
@@ -43,7 +43,6 @@ from xmtc.linear.frank_wolfe import (
 from xmtc.linear.model import TreeModel
 from xmtc.linear.packing import SparseWeights, prune_weights
 from xmtc.linear.solver import MAX_BLOCK_LABELS, LinearWeights, Solver
-from xmtc.methods.checkpointing import claim_checkpoint
 from xmtc.methods.one_vs_all.base import build_flat_model
 
 # A checkpoint has the dual variables only. Weights are recomputed from them at the same interval in every training, so
