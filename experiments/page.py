@@ -18,7 +18,8 @@ from xmtc.explain.highlights import escape_text
 PAGE_TITLE = "Published and measured"
 PAGE_NOTE = (
     "Percent on test documents unless a table says otherwise: measured (published, difference); several "
-    "seeds are mean ± standard deviation. A dash marks a published figure that was not measured. Where the data "
+    "seeds are mean ± standard deviation. Published seconds in parentheses are of the paper's machine. "
+    "A dash marks a published figure that was not measured. Where the data "
     "differ from the paper's, the source column says so."
 )
 COST_COLUMNS = {
@@ -88,8 +89,9 @@ def build_results_table(
     }
     lines = [line for line in lines if line[0] in done or published[line[0]]]
     costs = range(len(head) - 1 - len(COST_COLUMNS), len(head) - 1)
+    timed = {make_short_name(job.settings) for job in jobs if "published_minutes" in job.settings}
     for line in lines:
-        if line[0] not in done:
+        if line[0] not in done | timed:
             line[costs[0]] = ""  # the list of missing rows has the reason
     wanted = [place for place in range(len(head)) if place not in costs or any(line[place] for line in lines)]
     wanted = [place for place in wanted if place < len(head) - 1 or any(line[place] for line in lines)]
@@ -225,11 +227,12 @@ def build_row_cells(row: dict[str, Any], kept: Sequence[ResultRecord], columns: 
     figures = [
         format_metric([result["figures"].get(column) for result in good], published.get(column)) for column in columns
     ]
+    minutes = row.get("published_minutes", {})
     costs = [
-        format_mean_and_deviation([result[cost] for result in good if result.get(cost) is not None], 1)
+        format_cost([result[cost] for result in good if result.get(cost) is not None], minutes.get(cost))
         for cost in COST_COLUMNS
     ]
-    if not good:
+    if not good and not minutes:
         costs[0] = format_missing_reason(kept)
     return [name, *figures, *costs, source]
 
@@ -249,6 +252,11 @@ def format_metric(values: Sequence[float | None], published: float | None) -> st
         return "" if published is None else f"– ({published:.2f})"
     measured = format_mean_and_deviation(known, 2)
     return measured if published is None else f"{measured} ({published:.2f}, {statistics.mean(known) - published:+.2f})"
+
+
+def format_cost(values: Sequence[float], published_minutes: float | None) -> str:
+    measured = format_mean_and_deviation(values, 1)
+    return measured if published_minutes is None else f"{measured or '–'} ({60 * published_minutes:,.0f})"
 
 
 def format_mean_and_deviation(values: Sequence[float], digits: int) -> str:

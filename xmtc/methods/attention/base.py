@@ -109,8 +109,8 @@ class RecurrentMethod(WordNetworkMethod):
         )
         if preset and not (self.vectors or are_random):
             raise XmtcError(
-                f"{type(self).__name__}: preset={preset} starts from {PAPER_VECTORS} vectors of {self.dimension} numbers, "
-                "but vectors is not set. Set vectors to their file, to other vectors "
+                f"{type(self).__name__}: preset={preset} starts from {PAPER_VECTORS} vectors of {self.dimension} "
+                "numbers, but vectors is not set. Set vectors to their file, to other vectors "
                 f"({', '.join(VECTOR_PACKAGES)}), or dimension={self.dimension} for random vectors."
             )
 

@@ -8,9 +8,9 @@ Idea: splits optimise the propensity-scored nDCG, in which a label l counts 1/p_
 B = 1 / (1 + exp(γ/2 ‖x − μ_l‖²)), which is high near the centroid μ_l of the label's documents.
 
 Differs from the authors' code where FastXML does, and by default in two points that `preset=authors` sets: splits
-maximise the nDCG instead of the DCG, and leaves store label frequencies without inverse propensities. The authors' code
-appends a feature 1 to the documents before it scales them to unit length, and has γ in place of γ/2. The two cancel each
-other out where documents had unit length before.
+maximise the nDCG instead of the DCG, and leaves store label frequencies without inverse propensities. The authors'
+code appends a feature 1 to the documents before it scales them to unit length, and has γ in place of γ/2. The two
+cancel each other out where documents had unit length before.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import Presets, param
 from xmtc.core.run import Run
 from xmtc.core.sparse import normalise_rows
-from xmtc.labels.propensity import PROPENSITIES, Propensity
+from xmtc.labels.propensity import PROPENSITY_PRESETS, Propensity
 from xmtc.methods.instance_tree.base import InstanceTrees
 from xmtc.methods.instance_tree.model import MAX_GAMMA, RerankedForestModel
 
 OBJECTIVES = NDCG, DCG = "ndcg", "dcg"
 AUTHORS: dict[str, Any] = {"objective": DCG, "weighted_leaves": True}
-CONSTANTS = {name: {"A": model.A, "B": model.B} for name, model in PROPENSITIES.items() if name != "default"}
 PRESETS: Presets = {
     "authors": AUTHORS,
-    **CONSTANTS,
-    **{f"{name}-authors": values | AUTHORS for name, values in CONSTANTS.items()},
+    **PROPENSITY_PRESETS,
+    **{f"{name}-authors": values | AUTHORS for name, values in PROPENSITY_PRESETS.items()},
 }
 
 
