@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -21,6 +22,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 from typer.main import get_command
 
+from xmtc.analysis.report.files import render_markdown_rows
 from xmtc.cli import app
 from xmtc.core.hyperparameters import describe_expected
 from xmtc.evaluation import METRIC_FAMILIES
@@ -54,7 +56,27 @@ def on_files(files, config):
         files.append(File.generated(config, f"{name}.md", content=as_page(text)))
     report = make_report(list_tables(), ROOT / "docs" / "results")
     files.append(File.generated(config, "results/reproduced.md", content=report))
+    files.append(File.generated(config, "results/fidelity.md", content=make_fidelity_page()))
     return files
+
+
+def make_fidelity_page() -> str:
+    """Return the table of the papers' items, with code and test, one section per paper."""
+    table = tomllib.loads((ROOT / "tests" / "project" / "fidelity.toml").read_text(encoding="utf-8"))
+    parts = [
+        "# From paper to code and test",
+        "Every numbered equation, algorithm, table and figure of the papers, the code that implements it and the test "
+        "that holds it: most compare the code with an independent implementation of the formula. Generated from "
+        "`tests/project/fidelity.toml`; a test fails if a row names no test or an item has no row.",
+    ]
+    for key, paper in table["papers"].items():
+        rows = [
+            [", ".join(row["items"]), row["what"], f"`{row['code']}`", f"`{row['test']}`", row.get("note", "")]
+            for row in table["row"]
+            if row["paper"] == key
+        ]
+        parts += [f"## {paper['title']}", render_markdown_rows(["item", "what", "code", "test", "note"], rows)]
+    return "\n\n".join([*parts, ""])
 
 
 def as_page(text: str) -> str:
