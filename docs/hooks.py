@@ -1,8 +1,9 @@
 """Generated pages and parts of pages of the documentation site.
 
 The start page is the README; architecture, changes, contributing and security are the files of these names. In a page,
-`{{ commands }}`, `{{ methods }}`, `{{ measures }}` and `{{ dependencies }}` are replaced by the commands with their
-options, the methods with their parameters, the metrics, and the installed packages. Formulas in GitHub's notation (a
+`{{ commands }}`, `{{ methods }}`, `{{ measures }}`, `{{ dependencies }}` and `{{ side_by_side }}` are replaced by the
+commands with their options, the methods with their parameters, the metrics, the installed packages, and the papers'
+figures beside ours. Formulas in GitHub's notation (a
 fence named math, or $`…`$) are converted to MathML, which browsers show without scripts.
 """
 
@@ -35,6 +36,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from licences import dependencies  # noqa: E402
 
 from experiments.__main__ import make_report  # noqa: E402
+from experiments.page import render_side_by_side  # noqa: E402
 from experiments.rows import list_tables  # noqa: E402
 
 MARK = "⟦{}⟧"
@@ -60,9 +62,13 @@ def on_files(files, config):
     return files
 
 
+def read_fidelity() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "tests" / "project" / "fidelity.toml").read_text(encoding="utf-8"))
+
+
 def make_fidelity_page() -> str:
     """Return the table of the papers' items, with code and test, one section per paper."""
-    table = tomllib.loads((ROOT / "tests" / "project" / "fidelity.toml").read_text(encoding="utf-8"))
+    table = read_fidelity()
     parts = [
         "# From paper to code and test",
         "Every numbered equation, algorithm, table and figure of the papers, the code that implements it and the test "
@@ -95,6 +101,7 @@ def on_page_markdown(markdown, page, **_):
         "methods": methods_part,
         "commands": commands_part,
         "dependencies": dependencies_table,
+        "side_by_side": lambda: render_side_by_side(read_fidelity()["beside"]),
     }
     for name, write in written.items():
         if f"{{{{ {name} }}}}" in markdown:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments.commands import ExperimentContext, ExperimentFailed, plan_corpora
-from experiments.rows import Experiment, ExperimentRow, find_members
+from experiments.rows import TABLES_FOLDER, Experiment, ExperimentRow, find_members, load_experiment
 from xmtc.analysis.report.files import render_markdown_rows
-from xmtc.analysis.result_files import ResultRecord
+from xmtc.analysis.result_files import ResultRecord, load_results
 from xmtc.explain.highlights import escape_text
 
 PAGE_TITLE = "Published and measured"
@@ -29,6 +30,7 @@ COST_COLUMNS = {
     "peak_mb": "peak MB",
     "model_mb": "model MB",
 }
+SIDE_BY_SIDE_METRICS = ("P@1", "P@3", "P@5")
 NOT_RUN_YET, GPU_REQUIRED = "not run yet", "needs a GPU"
 MAX_LISTED_ROWS = 6
 
@@ -200,6 +202,34 @@ def build_lines(jobs: Sequence[ExperimentRow], results: dict[str, ResultRecord])
     rows = {job.settings["name"]: job.settings for job in jobs}
     head = ["", *columns, *COST_COLUMNS.values(), "source"]
     return [head, *(build_row_cells(rows[name], kept, columns) for name, kept in found.items())]
+
+
+def render_side_by_side(entries: Sequence[dict[str, Any]], folder: Path | None = None) -> str:
+    """Return a table per system: label, P@k, cost and command of published and measured rows."""
+    parts = []
+    for entry in entries:
+        lines = [build_side_by_side_cells(row, folder or TABLES_FOLDER) for row in entry["rows"]]
+        header = ["", *SIDE_BY_SIDE_METRICS, "training s", "machine", "command"]
+        parts += [f"**{entry['title']}.** {entry['note']}", render_markdown_rows(header, lines)]
+    return "\n\n".join(parts)
+
+
+def build_side_by_side_cells(row: dict[str, Any], folder: Path) -> list[str]:
+    experiment = load_experiment(folder / f"{row['table']}.toml")
+    jobs = [job for job in experiment.rows if job.settings["name"] == row["row"]]
+    if not jobs:
+        raise ExperimentFailed(f"{experiment.path}: there is no row {row['row']!r}")
+    if row.get("is_published"):
+        published = jobs[0].settings["published"]
+        return [row["label"], *(f"{published[name]:.2f}" for name in SIDE_BY_SIDE_METRICS), "", "", ""]
+    stored = load_results(folder / "results" / f"{row['table']}.json")
+    good = [result for result in group_results(jobs, stored)[row["row"]] if "failed" not in result]
+    if not good:
+        return [row["label"], *["not run"] * len(SIDE_BY_SIDE_METRICS), "", "", ""]
+    figures = [format_metric([result["figures"].get(name) for result in good], None) for name in SIDE_BY_SIDE_METRICS]
+    seconds = format_mean_and_deviation([result["train_s"] for result in good], 0)
+    command = re.sub(r" -o \S+", "", good[0]["command"][0])
+    return [row["label"], *figures, seconds, good[0].get("machine", ""), f"`{command}`"]
 
 
 def group_results(jobs: Sequence[ExperimentRow], results: dict[str, ResultRecord]) -> dict[str, list[ResultRecord]]:

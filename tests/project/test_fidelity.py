@@ -66,3 +66,25 @@ def test_the_page_has_every_row():
     for row in TABLE["row"]:
         assert f"| {', '.join(row['items'])} | {row['what']} | `{row['code']}` | `{row['test']}` |" in page
     assert all(f"## {paper['title']}" in page for paper in TABLE["papers"].values())
+
+
+def test_papers_and_xmtc_are_side_by_side():
+    """Every system has its published figures, and a measured row with seconds, machine and command."""
+    hooks = pytest.importorskip("mkdocs") and runpy.run_path(str(ROOT / "docs" / "hooks.py"))
+    text = hooks["render_side_by_side"](TABLE["beside"])
+    for entry in TABLE["beside"]:
+        lines = text.partition(f"**{entry['title']}.**")[2].partition("**")[0].splitlines()
+        cells = {
+            line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]]
+            for line in lines
+            if "|" in line
+        }
+        for row in entry["rows"]:
+            figures, (seconds, machine, command) = cells[row["label"]][:3], cells[row["label"]][3:]
+            if row.get("is_published"):
+                assert all(float(figure) > 0 for figure in figures)
+            elif figures[0] != "not run":
+                assert seconds
+                assert machine
+                assert command.startswith("`xmtc train ")
+    assert "{{ side_by_side }}" in (ROOT / "docs" / "results" / "papers.md").read_text(encoding="utf-8")
