@@ -99,12 +99,15 @@ class AttentionXML(RecurrentMethod):
         return compress_tree(tree, n_merged, height)
 
     def check_height(self, height: int, max_height: int, n_labels: int) -> None:
-        """Raise an error for an explicit height that the tree cannot have; log a warning if a preset sets it."""
+        """Raise an error for an explicit height that the tree cannot have.
+
+        Log a warning if a preset sets it, or if there are so few labels that all are children of the root.
+        """
         if height <= max_height:
             return
         problem = (
             f"a tree of {n_labels:,} labels and arity={self.arity} has a height of at most {max_height}, not {height}"
         )
-        if "height" in self._explicit_names():
+        if max_height > 0 and "height" in self._explicit_names():
             raise XmtcError(f"AttentionXML: {problem}. Set height from 0 to {max_height}, or a smaller arity.")
         logging.getLogger("xmtc").warning("%s; trained with height=%s.", problem.capitalize(), max_height)
