@@ -1,8 +1,9 @@
 """Generated pages and parts of pages of the documentation site.
 
 The start page is the README; architecture, changes, contributing and security are the files of these names. In a page,
-`{{ commands }}`, `{{ methods }}`, `{{ measures }}` and `{{ dependencies }}` are replaced by the commands with their
-options, the methods with their parameters, the metrics, and the installed packages. Formulas in GitHub's notation (a
+`{{ commands }}`, `{{ methods }}`, `{{ measures }}`, `{{ dependencies }}` and `{{ side_by_side }}` are replaced by the
+commands with their options, the methods with their parameters, the metrics, the installed packages, and the papers'
+figures beside ours. Formulas in GitHub's notation (a
 fence named math, or $`…`$) are converted to MathML, which browsers show without scripts.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -21,6 +23,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 from typer.main import get_command
 
+from xmtc.analysis.report.files import render_markdown_rows
 from xmtc.cli import app
 from xmtc.core.hyperparameters import describe_expected
 from xmtc.evaluation import METRIC_FAMILIES
@@ -33,6 +36,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from licences import dependencies  # noqa: E402
 
 from experiments.__main__ import make_report  # noqa: E402
+from experiments.page import render_side_by_side  # noqa: E402
 from experiments.rows import list_tables  # noqa: E402
 
 MARK = "⟦{}⟧"
@@ -54,7 +58,31 @@ def on_files(files, config):
         files.append(File.generated(config, f"{name}.md", content=as_page(text)))
     report = make_report(list_tables(), ROOT / "docs" / "results")
     files.append(File.generated(config, "results/reproduced.md", content=report))
+    files.append(File.generated(config, "results/fidelity.md", content=make_fidelity_page()))
     return files
+
+
+def read_fidelity() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "tests" / "project" / "fidelity.toml").read_text(encoding="utf-8"))
+
+
+def make_fidelity_page() -> str:
+    """Return the table of the papers' items, with code and test, one section per paper."""
+    table = read_fidelity()
+    parts = [
+        "# From paper to code and test",
+        "Every numbered equation, algorithm, table and figure of the papers, the code that implements it and the test "
+        "that holds it: most compare the code with an independent implementation of the formula. Generated from "
+        "`tests/project/fidelity.toml`; a test fails if a row names no test or an item has no row.",
+    ]
+    for key, paper in table["papers"].items():
+        rows = [
+            [", ".join(row["items"]), row["what"], f"`{row['code']}`", f"`{row['test']}`", row.get("note", "")]
+            for row in table["row"]
+            if row["paper"] == key
+        ]
+        parts += [f"## {paper['title']}", render_markdown_rows(["item", "what", "code", "test", "note"], rows)]
+    return "\n\n".join([*parts, ""])
 
 
 def as_page(text: str) -> str:
@@ -73,6 +101,7 @@ def on_page_markdown(markdown, page, **_):
         "methods": methods_part,
         "commands": commands_part,
         "dependencies": dependencies_table,
+        "side_by_side": lambda: render_side_by_side(read_fidelity()["beside"]),
     }
     for name, write in written.items():
         if f"{{{{ {name} }}}}" in markdown:

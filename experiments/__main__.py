@@ -217,7 +217,8 @@ def print_train_commands(entry: CatalogueEntry, train: Path, test: Path) -> None
     """Print commands that train with the presets of the data set, and with Parabel."""
     presets = entry.presets.get("features" if "txt" in train.name else "texts", {})
     for method, preset in presets.items():
-        echo(f"  xmtc train {train} -m {method} -p preset={preset} -o model")
+        vectors = " -p vectors=glove.840B.300d.txt" if method in ("attention_xml", "xml_rnn") else ""
+        echo(f"  xmtc train {train} -m {method} -p preset={preset}{vectors} -o model")
     if "parabel" not in presets:
         echo(f"  xmtc train {train} -m parabel -o model")
     propensity = "" if entry.propensity == "default" else f" --propensity {entry.propensity}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from experiments.commands import ExperimentContext, ExperimentFailed, plan_corpora
-from experiments.rows import Experiment, ExperimentRow, find_members
+from experiments.rows import TABLES_FOLDER, Experiment, ExperimentRow, find_members, load_experiment
 from xmtc.analysis.report.files import render_markdown_rows
-from xmtc.analysis.result_files import ResultRecord
+from xmtc.analysis.result_files import ResultRecord, load_results
 from xmtc.explain.highlights import escape_text
 
 PAGE_TITLE = "Published and measured"
 PAGE_NOTE = (
     "Percent on test documents unless a table says otherwise: measured (published, difference); several "
-    "seeds are mean ± standard deviation. A dash marks a published figure that was not measured. Where the data "
+    "seeds are mean ± standard deviation. Published seconds in parentheses are of the paper's machine. "
+    "A dash marks a published figure that was not measured. Where the data "
     "differ from the paper's, the source column says so."
 )
 COST_COLUMNS = {
@@ -28,6 +30,7 @@ COST_COLUMNS = {
     "peak_mb": "peak MB",
     "model_mb": "model MB",
 }
+SIDE_BY_SIDE_METRICS = ("P@1", "P@3", "P@5")
 NOT_RUN_YET, GPU_REQUIRED = "not run yet", "needs a GPU"
 MAX_LISTED_ROWS = 6
 
@@ -88,8 +91,9 @@ def build_results_table(
     }
     lines = [line for line in lines if line[0] in done or published[line[0]]]
     costs = range(len(head) - 1 - len(COST_COLUMNS), len(head) - 1)
+    timed = {make_short_name(job.settings) for job in jobs if "published_minutes" in job.settings}
     for line in lines:
-        if line[0] not in done:
+        if line[0] not in done | timed:
             line[costs[0]] = ""  # the list of missing rows has the reason
     wanted = [place for place in range(len(head)) if place not in costs or any(line[place] for line in lines)]
     wanted = [place for place in wanted if place < len(head) - 1 or any(line[place] for line in lines)]
@@ -200,6 +204,34 @@ def build_lines(jobs: Sequence[ExperimentRow], results: dict[str, ResultRecord])
     return [head, *(build_row_cells(rows[name], kept, columns) for name, kept in found.items())]
 
 
+def render_side_by_side(entries: Sequence[dict[str, Any]], folder: Path | None = None) -> str:
+    """Return a table per system: label, P@k, cost and command of published and measured rows."""
+    parts = []
+    for entry in entries:
+        lines = [build_side_by_side_cells(row, folder or TABLES_FOLDER) for row in entry["rows"]]
+        header = ["", *SIDE_BY_SIDE_METRICS, "training s", "machine", "command"]
+        parts += [f"**{entry['title']}.** {entry['note']}", render_markdown_rows(header, lines)]
+    return "\n\n".join(parts)
+
+
+def build_side_by_side_cells(row: dict[str, Any], folder: Path) -> list[str]:
+    experiment = load_experiment(folder / f"{row['table']}.toml")
+    jobs = [job for job in experiment.rows if job.settings["name"] == row["row"]]
+    if not jobs:
+        raise ExperimentFailed(f"{experiment.path}: there is no row {row['row']!r}")
+    if row.get("is_published"):
+        published = jobs[0].settings["published"]
+        return [row["label"], *(f"{published[name]:.2f}" for name in SIDE_BY_SIDE_METRICS), "", "", ""]
+    stored = load_results(folder / "results" / f"{row['table']}.json")
+    good = [result for result in group_results(jobs, stored)[row["row"]] if "failed" not in result]
+    if not good:
+        return [row["label"], *["not run"] * len(SIDE_BY_SIDE_METRICS), "", "", ""]
+    figures = [format_metric([result["figures"].get(name) for result in good], None) for name in SIDE_BY_SIDE_METRICS]
+    seconds = format_mean_and_deviation([result["train_s"] for result in good], 0)
+    command = re.sub(r" -o \S+", "", good[0]["command"][0])
+    return [row["label"], *figures, seconds, good[0].get("machine", ""), f"`{command}`"]
+
+
 def group_results(jobs: Sequence[ExperimentRow], results: dict[str, ResultRecord]) -> dict[str, list[ResultRecord]]:
     """Return the stored results of each row, of all its seeds."""
     found: dict[str, list[ResultRecord]] = {job.settings["name"]: [] for job in jobs}
@@ -225,11 +257,12 @@ def build_row_cells(row: dict[str, Any], kept: Sequence[ResultRecord], columns: 
     figures = [
         format_metric([result["figures"].get(column) for result in good], published.get(column)) for column in columns
     ]
+    minutes = row.get("published_minutes", {})
     costs = [
-        format_mean_and_deviation([result[cost] for result in good if result.get(cost) is not None], 1)
+        format_cost([result[cost] for result in good if result.get(cost) is not None], minutes.get(cost))
         for cost in COST_COLUMNS
     ]
-    if not good:
+    if not good and not minutes:
         costs[0] = format_missing_reason(kept)
     return [name, *figures, *costs, source]
 
@@ -249,6 +282,11 @@ def format_metric(values: Sequence[float | None], published: float | None) -> st
         return "" if published is None else f"– ({published:.2f})"
     measured = format_mean_and_deviation(known, 2)
     return measured if published is None else f"{measured} ({published:.2f}, {statistics.mean(known) - published:+.2f})"
+
+
+def format_cost(values: Sequence[float], published_minutes: float | None) -> str:
+    measured = format_mean_and_deviation(values, 1)
+    return measured if published_minutes is None else f"{measured or '–'} ({60 * published_minutes:,.0f})"
 
 
 def format_mean_and_deviation(values: Sequence[float], digits: int) -> str:

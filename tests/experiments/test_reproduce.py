@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from experiments import rows
 from experiments.__main__ import app
 from experiments.commands import ExperimentContext
-from experiments.datasets import load_catalogue
+from experiments.datasets import find_catalogue_entry, load_catalogue
 from experiments.page import render_table_markdown
 from xmtc.analysis.measured_process import SOURCE_ROOT
 from xmtc.analysis.result_files import load_results
@@ -330,6 +330,30 @@ def test_experiment_files_are_valid(path):
             seed = {} if job.seed is None else {"seed": UnparsedValue(str(job.seed))}
             content = FEATURES if job.settings.get("ending", "").startswith("txt") else TEXTS
             Pipeline.from_parameters(job.settings["method"], content, params | seed)
+
+
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*.toml")), ids=lambda path: path.stem)
+def test_training_and_evaluation_have_the_propensities_of_the_data_set(path):
+    from xmtc.labels.propensity import PROPENSITIES
+    from xmtc.methods import method_class
+
+    for job in rows.load_experiment(path).rows:
+        expected_name = find_catalogue_entry(job.settings["data"]).propensity
+        if any(measure.startswith("PSP") for measure in job.settings["measures"]):
+            evaluation = [*job.settings.get("evaluate", []), "--propensity", "default"]
+            assert evaluation[evaluation.index("--propensity") + 1] == expected_name, job.name
+        if job.settings.get("method") in ("proxml", "pfastrexml"):
+            expected = PROPENSITIES[expected_name]
+            method = method_class(job.settings["method"])(preset=job.settings["params"].get("preset", ""))
+            assert (method.A, method.B) == (expected.A, expected.B), job.name
+
+
+def test_published_minutes_are_shown_in_seconds(tmp_path):
+    row = '[[row]]\nname = "slow"\nmethod = "plt"\ndata = "tiny"\nmeasures = ["P@1"]\npublished = {"P@1" = 80.0}\n'
+    (tmp_path / "timed.toml").write_text(f'title = "Timed"\n{row}published_minutes = {{train_s = 1297.75}}\n')
+    done = invoke("report", tmp_path / "page.md", tmp_path / "timed.toml", "--results", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "| – (77,865) |" in (tmp_path / "page.md").read_text()
 
 
 def test_row_with_several_corpora_is_expanded(tmp_path):

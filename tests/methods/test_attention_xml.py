@@ -25,7 +25,7 @@ from xmtc.core.run import Run  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.labels.tree import LabelTree, compress_tree, from_groups  # noqa: E402
 from xmtc.methods.attention import base as family  # noqa: E402
-from xmtc.methods.attention.attention_xml import PRESETS, AttentionXML  # noqa: E402
+from xmtc.methods.attention.attention_xml import AttentionXML  # noqa: E402
 from xmtc.methods.attention.level_training import (  # noqa: E402
     LevelData,
     binary_cross_entropy,
@@ -35,6 +35,7 @@ from xmtc.methods.attention.level_training import (  # noqa: E402
 )
 from xmtc.methods.attention.model import RecurrentDesign, predict_level  # noqa: E402
 from xmtc.methods.attention.network import MaxPooling, MultiLabelAttention, RecurrentNetwork  # noqa: E402
+from xmtc.methods.attention.presets import ATTENTION_XML_PRESETS, XML_RNN_PRESETS  # noqa: E402
 from xmtc.methods.attention.xml_rnn import XMLRNN  # noqa: E402
 from xmtc.methods.autoencoder.model import AutoencoderDesign  # noqa: E402
 from xmtc.nn import distributed, training  # noqa: E402
@@ -524,7 +525,7 @@ def test_preset_replaces_unset_parameters():
 def test_presets_set_all_published_settings():
     """Each preset sets everything that the papers and the authors' code specify."""
     ours = {"vectors", "preset", "seed", "average_every", "average_over", "average_below", "arity", "candidates"}
-    for name, values in PRESETS.items():
+    for name, values in ATTENTION_XML_PRESETS.items():
         recipe = AttentionXML(preset=name, vectors="glove-50d")
         assert {parameter.name for parameter in fields(AttentionXML)} - set(values) <= ours, name
         assert (recipe.loss, recipe.init, recipe.rate, recipe.dimension) == ("mean", "xavier", 0.001, 300)
@@ -534,9 +535,9 @@ def test_presets_set_all_published_settings():
         )
     options = AttentionXML(preset="EUR-Lex", vectors="glove-50d").make_level_options(0)
     assert (options.average_every, options.average_over, options.look_every, options.patience) == (100, inf, 100, 50)
-    assert [int(n * PRESETS[name]["held_out"]) for name, n in (("EUR-Lex", 15_449), ("Wiki10-31K", 14_146))] == [
-        200
-    ] * 2
+    assert [
+        int(n * ATTENTION_XML_PRESETS[name]["held_out"]) for name, n in (("EUR-Lex", 15_449), ("Wiki10-31K", 14_146))
+    ] == [200] * 2
     first = AttentionXML(preset="RCV1")
     assert (first.batch, first.epochs, first.make_level_options(0).average_from, first.make_level_options(0).clips) == (
         40,
@@ -556,6 +557,56 @@ def test_frozen_vectors_must_be_pretrained(name):
         XMLRNN(train_vectors=False)
     assert not AttentionXML(preset=name, vectors="glove-100d").train_vectors
     assert AttentionXML(preset=name, train_vectors=True).dimension == 300
+
+
+@pytest.mark.parametrize("method", [AttentionXML, XMLRNN])
+def test_presets_need_the_word_vectors_of_the_papers(method, tmp_path, caplog):
+    data, short = make_planted_tokens(60, 3), {"epochs": 1, "hidden": 4, "layers": (4,)}
+    with pytest.raises(XmtcError, match=r"preset=RCV1 starts from GloVe 840B vectors of 300 numbers.*or dimension=300"):
+        method(preset="RCV1", **short).fit(data, run=ONE)
+    method(preset="RCV1", dimension=300, **short).fit(data, run=ONE)
+    assert not caplog.records
+    method(preset="RCV1", dimension=20, **short).fit(data, run=ONE)
+    assert caplog.messages == ["preset=RCV1 has GloVe 840B vectors of 300 numbers in the paper; these have 20."]
+
+
+def test_xml_rnn_has_the_settings_of_attention_xml():
+    for name in XML_RNN_PRESETS:
+        one, other = XMLRNN(preset=name), AttentionXML(preset=name)
+        ours = {field.name for field in fields(XMLRNN)} - {"preset"}
+        assert all(getattr(one, parameter) == getattr(other, parameter) for parameter in ours)
+    first = XMLRNN(preset="EUR-Lex-2018")
+    assert (first.hidden, first.layers, first.dropout, first.rate, first.batch, first.epochs) == (
+        256, (256,), 0.5, 0.001, 40, 50
+    )  # fmt: skip
+    large = XMLRNN(preset="WikiLSHTC-325K")
+    assert (large.hidden, large.layers, large.epochs) == (512, (512, 256), 10)
+
+
+@pytest.mark.parametrize(("n_labels", "max_height"), [(3956, 3), (30_938, 4), (9, 1)])
+def test_height_of_the_tree_is_checked(n_labels, max_height, caplog):
+    """With K = 8, the 3,956 labels of EUR-Lex make 512 nodes above the labels, 64, 8 and the root: H = 3 at most."""
+    Y = csr_array((np.ones(n_labels, np.float32), np.arange(n_labels), np.arange(n_labels + 1)))
+    words = Tokens((np.arange(n_labels) % 50).astype(np.int32), np.arange(n_labels + 1), 50)
+    data = Dataset(views={"words": words}, Y=Y)
+    assert len(AttentionXML(height=max_height).build_label_tree(data, ONE).levels) == max_height + 1
+    expected = f"a tree of {n_labels:,} labels and arity=8 has a height of at most {max_height}, not"
+    with pytest.raises(XmtcError, match=f"{expected} {max_height + 1}. Set height from 0 to {max_height}"):
+        AttentionXML(height=max_height + 1).build_label_tree(data, ONE)
+    if max_height < 3:
+        assert len(AttentionXML(preset="Amazon-670K").build_label_tree(data, ONE).levels) == max_height + 1
+        assert caplog.messages == [f"A{expected[1:]} 3; trained with height={max_height}."]
+
+
+def test_few_labels_have_no_tree(caplog):
+    """As many labels as K, or fewer, are children of the root whatever the height."""
+    data = Dataset(
+        {"words": Tokens(np.arange(8, dtype=np.int32), np.arange(9), 8)}, csr_array(np.eye(8, dtype=np.float32))
+    )
+    assert len(AttentionXML(height=1).build_label_tree(data, ONE).levels) == 1
+    assert caplog.messages == [
+        "A tree of 8 labels and arity=8 has a height of at most 0, not 1; trained with height=0."
+    ]
 
 
 def test_xavier_initialisation_of_the_head():

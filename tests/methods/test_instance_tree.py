@@ -163,7 +163,7 @@ class TestTreeGrowth:
         Y[np.arange(80), rng.integers(12, size=80)] = 1
         weights = rng.uniform(0.2, 1, 12)
         given = Dataset.from_matrix(np.ones((80, 1)), Y)
-        gains, discounts = family.compute_ndcg_gains(given, weights)
+        gains, discounts = family.compute_gains(given, weights)
         signs = rng.choice([-1, 1], 80).astype(np.int8)
         expected = reference_partition(Y, weights, signs.astype(float))
         labels = given.Y.indptr.astype(np.int64), given.Y.indices.astype(np.int32), gains
@@ -175,12 +175,16 @@ class TestTreeGrowth:
         assert not leaning.any()
 
     def test_gains_match_a_worked_example(self):
-        gains, discounts = family.compute_ndcg_gains(
+        gains, discounts = family.compute_gains(
             Dataset.from_matrix(np.ones((2, 1)), [[1, 0, 1], [0, 0, 1]]), np.array([1, 1, 0.5])
         )
         np.testing.assert_allclose(discounts, [1, 1 / np.log2(3), 0.5])
         best = 1 + 1 / np.log2(3)
         np.testing.assert_allclose(gains, [1 / best, 0.5 / best, 0.5])
+        dcg_gains, _ = family.compute_gains(
+            Dataset.from_matrix(np.ones((2, 1)), [[1, 0, 1], [0, 0, 1]]), np.array([1, 1, 0.5]), is_normalised=False
+        )
+        np.testing.assert_allclose(dcg_gains, [1, 0.5, 0.5])
 
     @pytest.mark.parametrize("n", [0, 1, 2, 50])
     def test_sort_by_key_equals_sorted(self, n):
@@ -225,9 +229,13 @@ class TestTreeGrowth:
         Y = csr_array(np.array([[1, 1, 0, 0], [0, 1, 0, 1], [0, 1, 1, 0], [1, 0, 0, 0]], np.float32))
         result, sums = np.empty(4, np.int32), np.zeros(4)
         labels = Y.indptr.astype(np.int64), Y.indices.astype(np.int32)
-        n = growing.select_leaf_labels(np.array([0, 1, 2]), *labels, 3, result, sums)
-        assert result[:n].tolist() == [0, 1, 2]  # label 3 is equally frequent, and comes last
+        n = growing.select_leaf_labels(np.array([0, 1, 2]), *labels, np.ones(4), 3, result, sums)
+        assert result[:n].tolist() == [0, 1, 2]  # label 3 is as frequent, and comes last
         np.testing.assert_allclose(sums, [1 / 3, 1, 1 / 3, 0])
+        sums[:] = 0
+        n = growing.select_leaf_labels(np.array([0, 1, 2]), *labels, np.array([1, 0.2, 1, 0.9]), 3, result, sums)
+        assert result[:n].tolist() == [0, 2, 3]  # label 1 is the most frequent, but its weight is low
+        np.testing.assert_allclose(sums, [1 / 3, 0, 1 / 3, 0.3])
 
     def test_training_documents_reach_their_leaves(self):
         """The size of a leaf is the number of training documents that are assigned to it."""
@@ -302,9 +310,25 @@ class TestModels:
         inverse, best = Propensity().inverse(Y.sum(axis=0), 40), 1 + 1 / np.log2(3)
         np.testing.assert_allclose(given[0][1][2][:2], inverse[:2] / inverse.max() / best)
 
+    def test_settings_of_the_authors_code(self, monkeypatch):
+        """The DCG with inverse propensities is maximised, and leaves store frequencies times inverse propensities."""
+        Y, given = np.zeros((40, 3)), []
+        Y[:, 0], Y[:4, 1], Y[20:, 2] = 1, 1, 1
+        corpus = Dataset.from_matrix(np.eye(40), Y)
+        monkeypatch.setattr(
+            family, "grow_tree", lambda *arguments: given.append(arguments) or growing.grow_tree(*arguments)
+        )
+        result = PfastreXML(n_trees=1, max_leaf=50, preset="authors").fit(corpus, run=ONE)
+        weights = Propensity().inverse(Y.sum(axis=0), 40)
+        weights /= weights.max()
+        np.testing.assert_allclose(given[0][1][2], weights[corpus.Y.indices])
+        np.testing.assert_allclose(result.forest.values, Y.mean(axis=0) * weights, rtol=1e-6)  # one leaf
+
     def test_presets_have_the_propensities_of_the_papers(self):
         assert (PfastreXML(preset="amazon").A, PfastreXML(preset="amazon").B) == (0.6, 2.6)
         assert PfastreXML(preset="wikipedia", A=0.7).A == 0.7
+        both = PfastreXML(preset="amazon-authors")
+        assert (both.A, both.B, both.objective, both.weighted_leaves) == (0.6, 2.6, "dcg", True)
 
     def test_shares_are_fractions_of_training_documents(self):
         """Fraction of the training documents of a node that have the label."""

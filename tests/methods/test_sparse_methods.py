@@ -381,6 +381,8 @@ def test_proxml_weighs_own_documents_by_inverse_propensity():
     common, rare = ProXML().inverse_propensities(data)
     assert 1 < common < rare
     np.testing.assert_allclose([common, rare], Propensity().inverse(np.asarray(Y.sum(axis=0)).ravel(), 300))
+    amazon = ProXML(preset="amazon").inverse_propensities(data)
+    np.testing.assert_allclose(amazon, Propensity(A=0.6, B=2.6).inverse(np.asarray(Y.sum(axis=0)).ravel(), 300))
     doubled = replace(data, weights=np.full(300, 2, np.float32))
     np.testing.assert_allclose(
         ProXML().inverse_propensities(doubled), Propensity().inverse(2 * np.asarray(Y.sum(axis=0)).ravel(), 600)

@@ -1,8 +1,10 @@
-"""Output layer of APLC against reference loops for eqs. 2–5, and with encoders of other methods."""
+"""Output layer of APLC against reference loops for eqs. 2–14, and with encoders of other methods."""
 
 from __future__ import annotations
 
+import runpy
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -307,3 +309,64 @@ def test_clusters_work_with_other_encoders(make, read):
     batch = loader.load_batch(np.arange(150))
     result, _ = head.predict_top_k(encoder(batch), 3)
     assert Y.toarray()[batch.docs[:, None], result].mean() > 0.9
+
+
+# Products are padded to multiples of 8 rows; these sizes need no padding.
+UNPADDED = ClusterLayout((14, 8, 16), 32, 2)
+
+
+def count_parameters(d: int, q: int, sizes: tuple[int, ...]) -> float:
+    """Return N_par of eq. 6."""
+    l_h, *tails = sizes
+    return d * (l_h + len(tails)) + sum(d / q**i * (d + l_i) for i, l_i in enumerate(tails, 1))
+
+
+def count_operations(d: int, q: int, sizes: tuple[int, ...], n_docs: int, p: list[float]) -> float:
+    """Return C of eqs. 10 and 11, in multiplications."""
+    l_h, *tails = sizes
+    head = n_docs * d * (l_h + len(tails))
+    return head + sum(p_i * n_docs * d / q**i * (l_i + d) for i, (l_i, p_i) in enumerate(zip(tails, p, strict=True), 1))
+
+
+def test_size_is_eq_6():
+    """Layer normalisation, which is only in the authors' code, has 2 d / q^i parameters more per tail."""
+    for clusters in (UNPADDED, ClusterLayout((13, 8, 24, 16), 64, 2), ClusterLayout((16,), 8, 2)):
+        d, q, sizes = clusters.width, clusters.factor, clusters.sizes
+        extra = sum(2 * d // q**i for i in range(1, len(sizes)))
+        n_parameters = sum(weight.numel() for weight in LabelClusters(clusters).parameters())
+        assert n_parameters == count_parameters(d, q, sizes) + extra
+
+
+@pytest.mark.parametrize("touched", [(), (1,), (1, 2)])
+def test_cost_is_eqs_10_and_11(touched):
+    """A tail costs only where a document of the batch has a label in it: p_i is 0 or 1 here."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    n_docs, starts = 6, np.cumsum((0, *UNPADDED.sizes))
+    rows, labels = (torch.from_numpy(np.array(index)) for index in zip(
+        *[(doc, starts[tail]) for doc in range(n_docs) for tail in (0, *touched)], strict=True
+    ))  # fmt: skip
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), counter:
+        LabelClusters(UNPADDED)(torch.randn(n_docs, UNPADDED.width), rows, labels)
+    expected = count_operations(32, 2, UNPADDED.sizes, n_docs, [float(tail in touched) for tail in (1, 2)])
+    assert counter.get_total_flops() == 2 * expected
+
+
+@pytest.mark.parametrize("batch", [1, 12, 256])
+def test_ratios_are_eqs_7_to_9_and_12_to_14(batch, monkeypatch):
+    """`python experiments/aplc.py equations`: against a flat layer of d L parameters, for K << l_h and d << l_i."""
+    root = Path(__file__).parents[2]
+    if not (root / "experiments").exists():
+        pytest.skip("the experiments are in the checkout alone")
+    monkeypatch.syspath_prepend(str(root / "experiments"))
+    predicted = runpy.run_path(str(root / "experiments" / "aplc.py"))["predicted"]
+    sizes, shares, d, q = (4000, 3000, 2000), np.array([1.0, 0.3, 0.02]), 512, 2
+    p = [1 - (1 - share) ** batch for share in shares[1:]]
+    n_par = d * sum(l_i / q**i for i, l_i in enumerate(sizes))  # eq. 7
+    cost = (
+        batch * d * (sizes[0] + sum(p_i * l_i / q**i for i, (l_i, p_i) in enumerate(zip(sizes[1:], p, strict=True), 1)))
+    )
+    found = predicted(sizes, shares, batch)
+    assert found["eq. 9"] == round(d * sum(sizes) / n_par, 2)  # eq. 8 over eq. 7
+    assert found["eq. 14"] == round(batch * d * sum(sizes) / cost, 2)  # eq. 13 over eq. 12

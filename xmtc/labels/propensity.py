@@ -11,7 +11,7 @@ from math import log
 
 import numpy as np
 
-from xmtc.core.hyperparameters import ParameterSet, param
+from xmtc.core.hyperparameters import ParameterSet, Presets, param
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,13 @@ class Propensity(ParameterSet):
 
 
 # Values of the papers and of the XMC repository: "amazon" is Amazon-670K and Amazon-3M, "wikipedia" is WikiLSHTC and
-# Wiki-500K; all other data sets, including AmazonCat-13K and
-# Wiki10-31K, have the default.
+# Wiki-500K; all other data sets, including AmazonCat-13K and Wiki10-31K, have the default.
 PROPENSITIES = {
     "default": Propensity(),
     "amazon": Propensity(A=0.6, B=2.6),
     "wikipedia": Propensity(A=0.5, B=0.4),
+}
+# for methods that train with propensities
+PROPENSITY_PRESETS: Presets = {
+    name: {"A": model.A, "B": model.B} for name, model in PROPENSITIES.items() if name != "default"
 }

@@ -27,6 +27,7 @@ Differences in all cases:
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from math import log2
 from typing import Any, ClassVar
@@ -37,63 +38,19 @@ from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.labels.tree import LabelTree, build_balanced_trees, compress_tree
 from xmtc.labels.vectors import LabelVectors
-from xmtc.methods.attention.base import RecurrentMethod
+from xmtc.methods.attention.base import PRESET_HELP, RecurrentMethod
 from xmtc.methods.attention.model import ATTENTION, OWN_OUTPUT, VIEW
+from xmtc.methods.attention.presets import ATTENTION_XML_PRESETS
 from xmtc.nn.training import TrainingOptions
 
 MAX_FLAT_LABELS = 20_000  # maximum number of nodes in the first level; each has its own attention
-
-# Settings of the papers, which use GloVe vectors of length 300 (-p vectors=FILE). 5% of the documents, at most 4,000,
-# are held out; for the two smallest data sets, 200 as in the authors' code.
-SHARED_SETTINGS: dict[str, Any] = {
-    "dimension": 300, "corpus_dimension": 0, "dropout": 0.5, "rate": 0.001, "decay": 1.0, "loss": "mean",
-    "init": "xavier", "own_output": False, "minutes": 0.0, "max_tokens": 500, "max_words": 500_000, "lowercase": True,
-    "held_out": 0.05, "whole_word_dropout": 0.0,
-}  # fmt: skip
-SMALL_NETWORK = {"hidden": 256, "layers": (256,)}
-LARGE_NETWORK = {"hidden": 512, "layers": (512, 256)}
-
-# NeurIPS 2019. Word dropout, clipping, averaging, validation interval and frozen vectors are from the authors' code.
-WEIGHT_AVERAGING = {"average_every": 100, "average_over": 0, "look_every": 100, "patience": 50}
-NEURIPS_2019 = SHARED_SETTINGS | WEIGHT_AVERAGING | {"word_dropout": 0.2, "clips": True}
-NEURIPS_2019_SMALL = NEURIPS_2019 | SMALL_NETWORK | {"train_vectors": False, "batch": 40, "epochs": 30, "height": 0}
-NEURIPS_2019_LARGE = NEURIPS_2019 | LARGE_NETWORK | {"train_vectors": True, "batch": 200}
-NEURIPS_2019_TREE = NEURIPS_2019_LARGE | {"height": 3, "arity": 8, "candidates": 160}
-
-# The first version, arXiv 2018: flat, without averaging, with its "Experimental Settings". It does not specify initial
-# weights and text lengths; these are from the authors' later code.
-ARXIV_2018 = SHARED_SETTINGS | {
-    "train_vectors": True,
-    "word_dropout": 0.0,
-    "clips": False,
-    "batch": 40,
-    "height": 0,
-    "look_every": 0,
-}
-ARXIV_2018_SMALL = ARXIV_2018 | SMALL_NETWORK | {"epochs": 50, "average_from": 50, "patience": 5}
-ARXIV_2018_LARGE = ARXIV_2018 | LARGE_NETWORK | {"epochs": 10, "average_from": 10, "patience": 5}
-
-PRESETS: Presets = {
-    "EUR-Lex": NEURIPS_2019_SMALL | {"average_from": 10, "held_out": 0.01295},
-    "Wiki10-31K": NEURIPS_2019_SMALL | {"average_from": 4, "held_out": 0.01414},
-    "AmazonCat-13K": NEURIPS_2019_LARGE | {"epochs": 10, "average_from": 2, "height": 0},
-    "Amazon-670K": NEURIPS_2019_TREE | {"epochs": 10, "average_from": 6, "average_below": 2},
-    "Wiki-500K": NEURIPS_2019_LARGE
-    | {"epochs": 5, "average_from": 2, "average_below": 1, "height": 1, "arity": 64, "candidates": 15},
-    "Amazon-3M": NEURIPS_2019_TREE | {"epochs": 5, "average_from": 2, "average_below": 1},
-    "RCV1": ARXIV_2018_SMALL,
-    "EUR-Lex-2018": ARXIV_2018_SMALL,
-    "Wiki10-31K-2018": ARXIV_2018_SMALL,
-    "WikiLSHTC-325K": ARXIV_2018_LARGE,
-    "AmazonCat-13K-2018": ARXIV_2018_LARGE,
-}
 
 
 @dataclass(frozen=True)
 class AttentionXML(RecurrentMethod):
     """Bidirectional LSTM with one attention per label (You et al., NeurIPS 2019)."""
 
-    presets: ClassVar[Presets] = PRESETS
+    presets: ClassVar[Presets] = ATTENTION_XML_PRESETS
     quick_parameters: ClassVar[dict[str, Any]] = {
         "hidden": 16, "layers": (16,), "dimension": 24, "dropout": 0.2, "height": 1, "arity": 4, "candidates": 6,
         "batch": 32, "epochs": 14, "rate": 0.02, "average_from": 5,
@@ -104,9 +61,7 @@ class AttentionXML(RecurrentMethod):
     candidates: int = param(160, "Nodes of a level whose children are candidates in the next level (C).", low=1)
     average_below: int = param(2, "Epoch from which weights are averaged in levels below the first.", low=0)
     own_output: bool = param(False, "Add output weights for each label to the output layer that all labels share.")
-    preset: str = param(
-        "", "Data set of the papers whose settings replace the defaults of unset parameters.", choices=("", *PRESETS)
-    )
+    preset: str = param("", PRESET_HELP, choices=("", *ATTENTION_XML_PRESETS))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -139,4 +94,20 @@ class AttentionXML(RecurrentMethod):
             return LabelTree.flat(data.n_labels)
         vectors = LabelVectors.from_words(data.tokens(VIEW), data.Y, run)
         tree = build_balanced_trees(vectors, self.arity, [(self.seed, 0)], run)[0]
-        return compress_tree(tree, int(log2(self.arity)), height)
+        n_merged = int(log2(self.arity))
+        self.check_height(height, max_height=-(-(len(tree.levels) - 1) // n_merged), n_labels=data.n_labels)
+        return compress_tree(tree, n_merged, height)
+
+    def check_height(self, height: int, max_height: int, n_labels: int) -> None:
+        """Raise an error for an explicit height that the tree cannot have.
+
+        Log a warning if a preset sets it, or if there are so few labels that all are children of the root.
+        """
+        if height <= max_height:
+            return
+        problem = (
+            f"a tree of {n_labels:,} labels and arity={self.arity} has a height of at most {max_height}, not {height}"
+        )
+        if max_height > 0 and "height" in self._explicit_names():
+            raise XmtcError(f"AttentionXML: {problem}. Set height from 0 to {max_height}, or a smaller arity.")
+        logging.getLogger("xmtc").warning("%s; trained with height=%s.", problem.capitalize(), max_height)

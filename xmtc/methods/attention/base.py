@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from xmtc.methods.attention.level_training import (
 )
 from xmtc.methods.attention.model import VIEW, AttentionModel, RecurrentDesign, TreeLevel, predict_level
 from xmtc.methods.attention.network import MultiLabelAttention, RecurrentNetwork, init_xavier
+from xmtc.methods.attention.presets import PAPER_VECTORS
 from xmtc.nn import distributed
 from xmtc.nn.batches import TokenLoader
 from xmtc.nn.devices import use_torch_settings
@@ -33,6 +35,7 @@ from xmtc.nn.training import TrainingOptions, prepare_training
 from xmtc.text.vector_packages import VECTOR_PACKAGES
 
 INITS = APART, XAVIER = "apart", "xavier"
+PRESET_HELP = "Data set of the papers whose settings replace the defaults of unset parameters."
 MAX_DENSE_NODES = 50_000  # levels with more nodes use sparse gradients: a step updates only the candidates
 
 
@@ -95,8 +98,35 @@ class RecurrentMethod(WordNetworkMethod):
     def build_label_tree(self, data: Dataset, run: Run) -> LabelTree:
         """Return the label tree, built from the training documents."""
 
+    def check_paper_vectors(self) -> None:
+        """Raise an error for a preset without word vectors, unless random vectors are asked for by their length.
+
+        Not a check of the constructor, because models that were trained without must load.
+        """
+        preset, are_random = (
+            getattr(self, "preset", ""),
+            {"dimension", "corpus_dimension"} & set(self._explicit_names()),
+        )
+        if preset and not (self.vectors or are_random):
+            raise XmtcError(
+                f"{type(self).__name__}: preset={preset} starts from {PAPER_VECTORS} vectors of {self.dimension} "
+                "numbers, but vectors is not set. Set vectors to their file, to other vectors "
+                f"({', '.join(VECTOR_PACKAGES)}), or dimension={self.dimension} for random vectors."
+            )
+
+    def warn_of_other_vectors(self, dimension: int) -> None:
+        """Log a warning if a preset trains with word vectors of another length than the paper's."""
+        preset = getattr(self, "preset", "")
+        if preset and dimension != (published := self.presets[preset]["dimension"]):
+            logging.getLogger("xmtc").warning(
+                "preset=%s has %s vectors of %s numbers in the paper; these have %s.",
+                preset, PAPER_VECTORS, published, dimension,
+            )  # fmt: skip
+
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> AttentionModel:
+        self.check_paper_vectors()
         vectors = load_token_vectors(data.tokens(VIEW), self.vectors, self.dimension, self.corpus_dimension, run)
+        self.warn_of_other_vectors(vectors.shape[1])
         data, valid, device = prepare_training(
             self, data, valid, run, seed=self.seed, share=self.held_out, vectors=vectors
         )

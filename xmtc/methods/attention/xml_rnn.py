@@ -1,6 +1,7 @@
 """XML-RNN: AttentionXML with max pooling over the LSTM states instead of label-wise attention.
 
-The baseline of You et al. (arXiv:1811.01727). All labels share one representation of a text.
+The baseline of You et al. (arXiv:1811.01727). All labels share one representation of a text. A preset has the paper's
+settings, which are those of AttentionXML.
 """
 
 from __future__ import annotations
@@ -9,20 +10,25 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import Presets, param
 from xmtc.core.run import Run
 from xmtc.labels.tree import LabelTree
-from xmtc.methods.attention.base import RecurrentMethod
+from xmtc.methods.attention.base import PRESET_HELP, RecurrentMethod
 from xmtc.methods.attention.model import MAX
+from xmtc.methods.attention.presets import XML_RNN_PRESETS
 
 
 @dataclass(frozen=True)
 class XMLRNN(RecurrentMethod):
     """Bidirectional LSTM with max pooling (the baseline of You et al., 2018)."""
 
+    presets: ClassVar[Presets] = XML_RNN_PRESETS
     quick_parameters: ClassVar[dict[str, Any]] = {
         "hidden": 64, "layers": (64,), "dimension": 32, "dropout": 0.3, "word_dropout": 0.0, "batch": 16, "epochs": 20,
         "rate": 0.01, "average_from": 8, "patience": 20,
     }  # fmt: skip
+
+    preset: str = param("", PRESET_HELP, choices=("", *XML_RNN_PRESETS))
 
     @property
     def head_pooling(self) -> str:

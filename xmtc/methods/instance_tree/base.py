@@ -36,20 +36,26 @@ class InstanceTrees(Method):
     )
     seed: int = param(0, "Random seed of the trees.", low=0, high=2**32 - 1)
 
-    def grow_forest(self, data: Dataset, label_weights: np.ndarray, run: Run) -> Forest:
-        """Grow all trees, one per thread at a time; label weights in the nDCG of a split are at most 1."""
+    def grow_forest(
+        self, data: Dataset, split_weights: np.ndarray, leaf_weights: np.ndarray, is_normalised: bool, run: Run
+    ) -> Forest:
+        """Grow all trees, one per thread at a time.
+
+        Splits maximise the nDCG, or the DCG if not `is_normalised`, with `split_weights`. Leaves store the label
+        frequencies times `leaf_weights`. Weights are at most 1.
+        """
         claim_checkpoint(run, self, data)
         check_fits(
             run.n_threads * estimate_tree_bytes(data), f"Growing {run.n_threads} trees in parallel", "use fewer threads"
         )
-        gains, discounts = compute_ndcg_gains(data, label_weights)
+        gains, discounts = compute_gains(data, split_weights, is_normalised)
         X, Y = to_kernel_arrays(data.X), (*to_kernel_arrays(data.Y)[:2], gains)
 
         limits = self.C, min(self.max_leaf, data.n_docs), min(self.leaf_labels, data.n_labels)
         n_features, seed = data.X.shape[1], self.seed
 
         def grow(number: int) -> dict[str, np.ndarray]:
-            arrays = grow_tree(X, Y, discounts, n_features, *limits, derive_tree_state(seed, number))
+            arrays = grow_tree(X, Y, discounts, leaf_weights, n_features, *limits, derive_tree_state(seed, number))
             return dict(zip(TREE_ARRAYS, arrays, strict=True))
 
         trees = run.map_with_checkpoint(grow, range(self.n_trees), lambda number: f"tree-{number}", "growing trees")
@@ -61,11 +67,18 @@ def derive_tree_state(seed: int, tree: int) -> np.uint64:
     return np.random.SeedSequence((seed, tree)).generate_state(1, np.uint64)[0] | np.uint64(1)
 
 
-def compute_ndcg_gains(data: Dataset, label_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nDCG gain at rank 1 of each entry of Y, and the discounts of the ranks (FastXML, section 4.1)."""
+def compute_gains(
+    data: Dataset, label_weights: np.ndarray, is_normalised: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the gain at rank 1 of each entry of Y, and the discounts of the ranks (FastXML, section 4.1).
+
+    Gains in the nDCG are divided by the ideal DCG of the document, gains in the DCG are not.
+    """
     Y = data.Y
     assert Y is not None
     discounts = 1 / np.log2(np.arange(Y.shape[1]) + 2)
+    if not is_normalised:
+        return label_weights[Y.indices], discounts
     counts = np.diff(Y.indptr)
     ideal_dcg = np.concatenate([[1.0], np.cumsum(discounts)])[counts]
     return label_weights[Y.indices] / np.repeat(ideal_dcg, counts), discounts

@@ -38,5 +38,6 @@ class FastXML(InstanceTrees):
     """
 
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> ForestModel:
-        forest = self.grow_forest(data, np.ones(data.n_labels), run)
+        equal = np.ones(data.n_labels)
+        forest = self.grow_forest(data, equal, equal, is_normalised=True, run=run)
         return ForestModel(n_labels=data.n_labels, views=data.sizes, forest=forest)

@@ -215,15 +215,16 @@ def reorder_by_margin(docs, margins):
 
 
 @kernel
-def select_leaf_labels(docs, indptr, labels, max_labels, selected, shares):
-    """Write the most frequent labels of a leaf's documents, in ascending order, and return their number.
+def select_leaf_labels(docs, indptr, labels, weights, max_labels, selected, shares):
+    """Write the labels of a leaf's documents with the largest shares, in ascending order, and return their number.
 
-    `shares` is zero before, and has the shares of the selected labels after.
+    The share of a label is its weight times the fraction of the documents that have it. `shares` is zero before, and
+    has the shares of the selected labels after.
     """
     n_found = list_labels(docs, indptr, labels, shares, selected)
     for doc in docs:
         for i in range(indptr[doc], indptr[doc + 1]):
-            shares[labels[i]] += 1 / len(docs)
+            shares[labels[i]] += weights[labels[i]] / len(docs)
     sort_by_key_descending(shares, selected, n_found)
     for i in range(max_labels, n_found):
         shares[selected[i]] = 0
@@ -249,7 +250,7 @@ def enlarge_array(array, size):
 
 
 @kernel
-def grow_tree(X, Y, discounts, n_features, C, max_leaf, max_leaf_labels, state):
+def grow_tree(X, Y, discounts, leaf_weights, n_features, C, max_leaf, max_leaf_labels, state):
     """Return the arrays TREE_ARRAYS of one tree, with its nodes in preorder."""
     n_docs, n_labels = len(X[0]) - 1, len(discounts)
     docs = np.arange(n_docs)
@@ -287,7 +288,7 @@ def grow_tree(X, Y, discounts, n_features, C, max_leaf, max_leaf_labels, state):
             n_stacked += 2
         else:
             negative[node] = LEAF
-            n_kept = select_leaf_labels(node_docs, Y[0], Y[1], max_leaf_labels, leaf_labels, shares)
+            n_kept = select_leaf_labels(node_docs, Y[0], Y[1], leaf_weights, max_leaf_labels, leaf_labels, shares)
             items, values = enlarge_array(items, size + n_kept), enlarge_array(values, size + n_kept)
             for i in range(n_kept):
                 items[size], values[size] = leaf_labels[i], shares[leaf_labels[i]]

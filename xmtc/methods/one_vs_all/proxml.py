@@ -14,14 +14,15 @@ held-out documents of cve-libraries every further step lowered PSP@5. The bias b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.core.dataset import Dataset
 from xmtc.core.events import Convergence
-from xmtc.core.hyperparameters import param
-from xmtc.labels.propensity import Propensity
+from xmtc.core.hyperparameters import Presets, param
+from xmtc.labels.propensity import PROPENSITY_PRESETS, Propensity
 from xmtc.linear.packing import SparseWeights, prune_weights
 from xmtc.linear.solver import Solver, make_random_order
 from xmtc.methods.one_vs_all.base import BlockTrainer, OneVsAll
@@ -41,6 +42,13 @@ class ProXML(OneVsAll):
     [['dog', 'cat']]
     """
 
+    presets: ClassVar[Presets] = PROPENSITY_PRESETS
+
+    preset: str = param(
+        "",
+        "Propensity model of a kind of data; explicit values of A and B take precedence.",
+        choices=("", *PROPENSITY_PRESETS),
+    )
     C: float = param(
         Solver.C, "Weight C of the loss against the penalty.", low=1e-6, high=1e9, search=(0.1, 10), log=True
     )
