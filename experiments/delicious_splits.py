@@ -1,5 +1,5 @@
-"""Evaluate FastXML and PfastreXML on Delicious with binary features: on Mulan's split, on random splits of the same sizes,
-as in the published results, and on a fifth of the training documents, for choosing settings.
+"""Evaluate FastXML and PfastreXML on Delicious with binary features: on Mulan's split, on random splits of the same
+sizes, as in the published results, and on a fifth of the training documents, for choosing settings.
 
 python experiments/delicious_splits.py --splits 2 --out results/delicious-splits.json
 """
