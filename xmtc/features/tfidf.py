@@ -1,13 +1,13 @@
 """Tf-idf features, computed on all cores, with the values of scikit-learn's TfidfVectorizer.
 
 The weight of a term is (1 + ln tf) · (1 + ln((1 + n) / (1 + df))), and rows have unit length. Columns are ordered by
-document frequency, so that frequent columns are close together in memory. An analyzer maps words to terms: words,
-stems, character n-grams, or several of these side by side."""
+document frequency, so that frequent columns are close together in memory; n-grams of words follow the words. An
+analyzer maps tokens to terms: words, n-grams of words, stems, character n-grams, or several of these side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -23,17 +23,35 @@ from xmtc.core.sparse import narrow_indptr, shell_sort
 from xmtc.data.batch import Texts
 from xmtc.errors import XmtcError
 from xmtc.features.view import ANALYZER_PARAM, FittedView, View
-from xmtc.features.word_counts import MAX_NEW_WORD_SHARE, TermCounts, WordCounts, expand_counts, map_to_columns
+from xmtc.features.word_counts import (
+    MAX_NEW_WORD_SHARE,
+    TermCounts,
+    WordCounts,
+    count_texts,
+    expand_counts,
+    map_to_columns,
+)
 from xmtc.storage.disk_arrays import PreallocatedArray
 from xmtc.storage.form import array
-from xmtc.text.analyzers import AUTO, WORDS, check_analyzer_name, get_analyzer, has_grams, parse_analyzer_names
+from xmtc.text.analyzers import (
+    AUTO,
+    MAX_NGRAM_WORDS,
+    WORDS,
+    check_analyzer_name,
+    get_analyzer,
+    has_grams,
+    parse_analyzer_names,
+    parse_word_ngrams,
+    reads_chunks,
+)
 from xmtc.text.stop_words import load_stop_words
 from xmtc.text.string_index import NOT_FOUND, StringIndex, select_most_frequent
-from xmtc.text.tokenizer import BatchTermCounts, Tokenizer, batch_texts
+from xmtc.text.tokenizer import CHUNK_UNIT, BatchTermCounts, Tokenizer, batch_texts
 from xmtc.text.word_spans import Span, TermOrigin, find_term_spans
 
 BLOCK_ROWS = 100_000  # rows of several analyzers that are joined at a time
 MAX_GRAM_SHARE = 0.05  # n-grams joined with words are dropped above this document frequency: many and uninformative
+TokenCounts = dict[Tokenizer, WordCounts]
 TfidfFit = tuple["FittedTfidf | JoinedTfidf", Bag]
 
 
@@ -47,7 +65,7 @@ class Tfidf(View):
 
     min_df: int = param(2, "Minimum document frequency of a term.", low=1)
     max_features: int = param(0, "Maximum number of terms, by document frequency; 0 keeps all.", low=0)
-    ngrams: int = param(1, "Maximum number of words of a term (word n-grams).", low=1, high=5)
+    ngrams: int = param(1, "Maximum number of words of a term, for words and stems.", low=1, high=MAX_NGRAM_WORDS)
     stop_words: str = param("", "Stop words: a language such as english, or the path of a file with one word per line.")
     min_chars: int = param(2, "Minimum number of characters of a word.", low=1)
     lowercase: bool = param(True, "Conversion of texts to lower case.")
@@ -59,10 +77,10 @@ class Tfidf(View):
         super().__post_init__()
         for name in parse_analyzer_names(self.analyzer):
             get_analyzer(name)
-        if has_grams(self.analyzer) and self.ngrams > 1:
+        if self.ngrams > 1 and self.analyzer != AUTO and all(map(has_grams, self.analyzer.split("+"))):
             raise XmtcError(
-                f"Tfidf: ngrams={self.ngrams} cannot be combined with analyzer={self.analyzer}, which splits single "
-                "words; use ngrams=1, or an analyzer without grams."
+                f"Tfidf: ngrams={self.ngrams} has no effect on analyzer={self.analyzer}, whose terms are parts of "
+                f"words; use ngrams=1, or an analyzer such as words:1-{self.ngrams}+{self.analyzer}."
             )
 
     def fit(self, contents: Iterable[str | Texts], run: Run = Run()) -> TfidfFit:
@@ -71,21 +89,45 @@ class Tfidf(View):
         analyzer=auto means words here: Pipeline, which knows the labels, selects the analyzer between `count_words`
         and `fit_counts`."""
         analyzer = WORDS if self.analyzer == AUTO else self.analyzer
-        return self.fit_counts(self.count_words(contents, run), analyzer, run, should_release=True)
+        return self.fit_counts(self.count_words(contents, run, analyzer), analyzer, run, should_release=True)
 
-    def count_words(self, contents: Iterable[str | Texts], run: Run) -> WordCounts:
-        tokenizer = Tokenizer(self.lowercase, self.min_chars, self.ngrams, load_stop_words(self.stop_words))
-        return WordCounts.from_texts(tokenizer, contents, run)
+    def count_words(self, contents: Iterable[str | Texts], run: Run, analyzer: str = WORDS) -> TokenCounts:
+        """Count the tokens that an analyzer reads."""
+        return count_texts(self.list_tokenizers(analyzer), contents, run)
 
-    def fit_counts(self, counts: WordCounts, analyzer: str, run: Run, should_release: bool = False) -> TfidfFit:
-        """Learn terms and weights from word counts and return the documents' features. With `should_release` the counts
-        are freed while they are read for the last time."""
+    def fit_counted(self, counts: WordCounts, contents: Iterable[str | Texts], analyzer: str, run: Run) -> TfidfFit:
+        """Learn terms and weights with an analyzer, and free the given counts. The contents are read only if the
+        analyzer needs other tokens."""
+        tokenizers = self.list_tokenizers(analyzer)
+        available = {counts.tokenizer: counts}
+        if counts.tokenizer not in tokenizers:
+            counts.batches.clear()
+        if missing := [tokenizer for tokenizer in tokenizers if tokenizer not in available]:
+            available |= count_texts(missing, contents, run)
+        return self.fit_counts(available, analyzer, run, should_release=True)
+
+    def list_tokenizers(self, analyzer: str) -> list[Tokenizer]:
+        """Return the distinct tokenizers of an analyzer."""
+        return list(dict.fromkeys(map(self.build_tokenizer, parse_analyzer_names(analyzer))))
+
+    def build_tokenizer(self, name: str) -> Tokenizer:
+        """Return the tokenizer of one analyzer. That of `chars` has no stop words and keeps single characters."""
+        if reads_chunks(name):
+            return Tokenizer(self.lowercase, min_chars=1, unit=CHUNK_UNIT)
+        ngrams = 1 if has_grams(name) else parse_word_ngrams(name) or self.ngrams
+        return Tokenizer(self.lowercase, self.min_chars, ngrams, load_stop_words(self.stop_words))
+
+    def fit_counts(self, counts: TokenCounts, analyzer: str, run: Run, should_release: bool = False) -> TfidfFit:
+        """Learn terms and weights from token counts and return the documents' features. With `should_release` the
+        counts are freed while they are read for the last time."""
         names = parse_analyzer_names(analyzer)
-        has_few_new_words = counts.new_word_share < MAX_NEW_WORD_SHARE
+        tokenizers = [self.build_tokenizer(name) for name in names]
+        has_few_new_words = counts[tokenizers[0]].new_word_share < MAX_NEW_WORD_SHARE
         parts = []
-        for name in names:
+        for i, (name, tokenizer) in enumerate(zip(names, tokenizers, strict=True)):
             max_share = MAX_GRAM_SHARE if has_grams(name) and len(names) > 1 else 1.0
-            parts.append(self._fit_analyzer(counts, name, max_share, run, should_release and name == names[-1]))
+            is_last_use = should_release and tokenizer not in tokenizers[i + 1 :]
+            parts.append(self._fit_analyzer(counts[tokenizer], name, max_share, run, is_last_use))
         if len(parts) == 1:
             return parts[0]
         fitted = JoinedTfidf(parts=tuple(part for part, _ in parts))
@@ -173,10 +215,10 @@ class FittedTfidf(FittedView):
         return self.weigh(TermCounts.from_batch(counts), self.vocabulary.find_packed(counts.text, counts.ends))
 
     def spans(self, text: str) -> list[Span]:
-        return find_term_spans(self.tokenizer, [self.term_origin()], text)
+        return find_term_spans([self.term_origin()], text)
 
     def term_origin(self, offset: int = 0) -> TermOrigin:
-        return TermOrigin(None, self.vocabulary, offset)
+        return TermOrigin(self.tokenizer, None, self.vocabulary, offset)
 
     def weigh(self, batch: TermCounts, columns: np.ndarray) -> csr_array:
         """Return the features of a batch, given the column of each of its terms."""
@@ -208,7 +250,7 @@ class AnalyzedTfidf(FittedTfidf):
         return self.weigh(expand_counts(batch, *word_columns, self.size), np.arange(self.size, dtype=np.int32))
 
     def term_origin(self, offset: int = 0) -> TermOrigin:
-        return TermOrigin(get_analyzer(self.analyzer), self.vocabulary, offset)
+        return TermOrigin(self.tokenizer, get_analyzer(self.analyzer), self.vocabulary, offset)
 
     def check(self) -> None:
         super().check()
@@ -238,14 +280,11 @@ class JoinedTfidf(FittedView):
 
     def transform(self, contents: Iterable[str], run: Run = Run()) -> Bag:
         def weigh(batch: Collection[str]) -> csr_array:
-            return self.weigh_counts(self.parts[0].tokenizer.count(batch))
+            counts = {tokenizer: tokenizer.count(batch) for tokenizer in {part.tokenizer for part in self.parts}}
+            return stack_columns([part.weigh_counts(counts[part.tokenizer]) for part in self.parts])
 
         blocks = run.map(weigh, batch_texts(contents), "reading texts", size=len)
         return construct_unchecked(Bag, matrix=stack_rows(blocks, self.size), vocabulary=JoinedTerms(self.parts))
-
-    def weigh_counts(self, counts: BatchTermCounts) -> csr_array:
-        """Return the features of a batch, whose words have numbers of their own."""
-        return stack_columns([part.weigh_counts(counts) for part in self.parts])
 
     def join_bags(self, bags: list[Bag], has_few_new_words: bool, run: Run) -> Bag:
         """Return the training documents' features. If words are sufficient to cluster labels, n-grams are excluded from
@@ -265,13 +304,14 @@ class JoinedTfidf(FittedView):
 
     def spans(self, text: str) -> list[Span]:
         origins = [part.term_origin(first) for part, first in zip(self.parts, self.column_offsets, strict=True)]
-        return find_term_spans(self.parts[0].tokenizer, origins, text)
+        return find_term_spans(origins, text)
 
     def check(self) -> None:
         for part in self.parts:
             part.check()
-        if len(self.parts) < 2 or any(part.tokenizer != self.parts[0].tokenizer for part in self.parts):
-            raise ValueError("its parts are fewer than two or have different tokenizers")
+        tokenizers = {replace(part.tokenizer, ngrams=1) for part in self.parts}
+        if len(self.parts) < 2 or len({tokenizer.unit for tokenizer in tokenizers}) < len(tokenizers):
+            raise ValueError("its parts are fewer than two or have different tokenizers of the same unit")
 
 
 def stack_columns(blocks: list[csr_array]) -> csr_array:
