@@ -27,9 +27,11 @@ from xmtc.features.word_counts import (
     MAX_NEW_WORD_SHARE,
     TermCounts,
     WordCounts,
+    compute_lifts,
     count_texts,
     expand_counts,
     map_to_columns,
+    mark_single_words,
 )
 from xmtc.storage.disk_arrays import PreallocatedArray
 from xmtc.storage.form import array
@@ -45,8 +47,8 @@ from xmtc.text.analyzers import (
     reads_chunks,
 )
 from xmtc.text.stop_words import load_stop_words
-from xmtc.text.string_index import NOT_FOUND, StringIndex, select_most_frequent
-from xmtc.text.tokenizer import CHUNK_UNIT, BatchTermCounts, Tokenizer, batch_texts
+from xmtc.text.string_index import NOT_FOUND, StringIndex, select_most_frequent, select_words
+from xmtc.text.tokenizer import CHUNK_UNIT, TOKEN_UNITS, WORD_UNIT, BatchTermCounts, Tokenizer, batch_texts
 from xmtc.text.word_spans import Span, TermOrigin, find_term_spans
 
 BLOCK_ROWS = 100_000  # rows of several analyzers that are joined at a time
@@ -64,10 +66,20 @@ class Tfidf(View):
     uses_workdir: ClassVar[bool] = True
 
     min_df: int = param(2, "Minimum document frequency of a term.", low=1)
+    max_df: float = param(1.0, "Maximum document frequency of a term, as a share of the documents.", low=0.0, high=1.0)
     max_features: int = param(0, "Maximum number of terms, by document frequency; 0 keeps all.", low=0)
     ngrams: int = param(1, "Maximum number of words of a term, for words and stems.", low=1, high=MAX_NGRAM_WORDS)
+    ngram_min_df: int = param(3, "Minimum document frequency of a term of several words.", low=1)
+    ngram_min_lift: float = param(
+        2.0, "Minimum ratio of the frequency of a term of several words to that of independent words.", low=0
+    )
     stop_words: str = param("", "Stop words: a language such as english, or the path of a file with one word per line.")
     min_chars: int = param(2, "Minimum number of characters of a word.", low=1)
+    tokens: str = param(
+        WORD_UNIT,
+        "Tokens: words (runs of letters and digits) or chunks (runs of characters other than white space).",
+        choices=TOKEN_UNITS,
+    )
     lowercase: bool = param(True, "Conversion of texts to lower case.")
     sublinear_tf: bool = param(True, "Term weight 1 + ln(tf) instead of tf.")
     analyzer: str = ANALYZER_PARAM
@@ -115,7 +127,7 @@ class Tfidf(View):
         if reads_chunks(name):
             return Tokenizer(self.lowercase, min_chars=1, unit=CHUNK_UNIT)
         ngrams = 1 if has_grams(name) else parse_word_ngrams(name) or self.ngrams
-        return Tokenizer(self.lowercase, self.min_chars, ngrams, load_stop_words(self.stop_words))
+        return Tokenizer(self.lowercase, self.min_chars, ngrams, load_stop_words(self.stop_words), self.tokens)
 
     def fit_counts(self, counts: TokenCounts, analyzer: str, run: Run, should_release: bool = False) -> TfidfFit:
         """Learn terms and weights from token counts and return the documents' features. With `should_release` the
@@ -142,9 +154,16 @@ class Tfidf(View):
         text, ends = (counts.text, counts.ends) if word_terms is None else (word_terms.text, word_terms.ends)
         frequencies = counts.frequencies if word_terms is None else counts.count_term_frequencies(word_terms, run)
         max_terms = min([n for n in (self.max_features, has_grams(name) and self.max_grams) if n], default=None)
-        kept = select_most_frequent(text, ends, drop_common(frequencies, max_share * n_docs), self.min_df, max_terms)
+        limited, is_ngram = drop_common(frequencies, max_share * n_docs), np.zeros(len(frequencies), bool)
+        limited = np.where(frequencies <= self.max_df * n_docs, limited, 0)
+        if counts.tokenizer.ngrams > 1:
+            is_ngram = ~mark_single_words(text, ends)
+            limited = np.where(is_ngram & ~self._mark_useful_ngrams(text, ends, frequencies, n_docs), 0, limited)
+        kept = select_most_frequent(text, ends, limited, self.min_df, max_terms)
         if not len(kept):
             raise self._empty_corpus_error(n_docs, has_words=len(frequencies) > 0)
+        n_ngrams = int(np.count_nonzero(is_ngram[kept]))
+        kept = kept[np.argsort(is_ngram[kept], kind="stable")]  # clustering of labels reads the words only
 
         fields: dict[str, Any] = {
             "tokenizer": counts.tokenizer,
@@ -164,10 +183,25 @@ class Tfidf(View):
         blocks = run.map(lambda batch: weigh(batch.restore()), batches, "weighing words", total=n_batches)
         matrix = gather_rows(blocks, (n_docs, len(kept)), nnz=int(frequencies[kept].sum()), run=run)
         bag = construct_unchecked(Bag, matrix=matrix, vocabulary=fitted.vocabulary)
-        return fitted, bag.copy_with(weight_scale=compute_weight_scale(n_entries, bag))
+        return fitted, bag.copy_with(
+            n_cluster_columns=len(kept) - n_ngrams if n_ngrams else 0,
+            weight_scale=compute_weight_scale(n_entries, bag),
+        )
+
+    def _mark_useful_ngrams(
+        self, text: np.ndarray, ends: np.ndarray, frequencies: np.ndarray, n_docs: int
+    ) -> np.ndarray:
+        """Return which terms have the document frequency and the lift of a useful n-gram."""
+        is_useful = frequencies >= self.ngram_min_df  # so have the parts of an n-gram
+        numbers = np.flatnonzero(is_useful)
+        lifts = compute_lifts(*select_words(text, ends, numbers), frequencies[numbers], n_docs)
+        is_useful[numbers] = lifts >= self.ngram_min_lift
+        return is_useful
 
     def _empty_corpus_error(self, n_docs: int, has_words: bool) -> XmtcError:
         problem, remedy = f"No word occurs in at least min_df={self.min_df} of the {n_docs} documents", "a lower min_df"
+        if self.max_df < 1:
+            problem, remedy = f"{problem} and in at most the share max_df={self.max_df:g}", f"{remedy} or higher max_df"
         if not has_words:
             problem = f"None of the {n_docs} documents holds a word of at least min_chars={self.min_chars} characters"
             remedy = "a lower min_chars, and check the text field and stop_words"
@@ -210,6 +244,11 @@ class FittedTfidf(FittedView):
         blocks = run.map(weigh, batch_texts(contents), "reading texts", size=len)
         return construct_unchecked(Bag, matrix=stack_rows(blocks, self.size), vocabulary=self.vocabulary)
 
+    @property
+    def has_own_tokenizer(self) -> bool:
+        """True if the tokenizer does not depend on the parameters for words."""
+        return False
+
     def weigh_counts(self, counts: BatchTermCounts) -> csr_array:
         """Return the features of a batch, whose words have numbers of their own."""
         return self.weigh(TermCounts.from_batch(counts), self.vocabulary.find_packed(counts.text, counts.ends))
@@ -237,6 +276,10 @@ class AnalyzedTfidf(FittedTfidf):
     """Stems or character n-grams of a corpus and their idf weights."""
 
     analyzer: str
+
+    @property
+    def has_own_tokenizer(self) -> bool:
+        return reads_chunks(self.analyzer)
 
     def weigh_counts(self, counts: BatchTermCounts) -> csr_array:
         analyzer = get_analyzer(self.analyzer)
@@ -289,7 +332,11 @@ class JoinedTfidf(FittedView):
     def join_bags(self, bags: list[Bag], has_few_new_words: bool, run: Run) -> Bag:
         """Return the training documents' features. If words are sufficient to cluster labels, n-grams are excluded from
         clustering, which halves its time."""
-        n_word_columns = sum(part.size for part in self.parts if not is_gram_view(part))
+        n_word_columns = 0
+        for part, bag in zip(self.parts, bags, strict=True):  # the columns before the first n-gram
+            n_word_columns += 0 if is_gram_view(part) else bag.n_cluster_columns or part.size
+            if bag.n_cluster_columns or is_gram_view(part):
+                break
         n_words = max(int(bag.matrix.nnz * bag.weight_scale**2) for bag in bags)
         n_docs = bags[0].n_docs
         blocks = (
@@ -309,9 +356,9 @@ class JoinedTfidf(FittedView):
     def check(self) -> None:
         for part in self.parts:
             part.check()
-        tokenizers = {replace(part.tokenizer, ngrams=1) for part in self.parts}
-        if len(self.parts) < 2 or len({tokenizer.unit for tokenizer in tokenizers}) < len(tokenizers):
-            raise ValueError("its parts are fewer than two or have different tokenizers of the same unit")
+        tokenizers = {replace(part.tokenizer, ngrams=1) for part in self.parts if not part.has_own_tokenizer}
+        if len(self.parts) < 2 or len(tokenizers) > 1:
+            raise ValueError("its parts are fewer than two or have different tokenizers")
 
 
 def stack_columns(blocks: list[csr_array]) -> csr_array:

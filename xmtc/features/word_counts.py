@@ -14,7 +14,7 @@ from xmtc.core.run import Run
 from xmtc.data.batch import Texts
 from xmtc.storage.disk_arrays import ArrayStore
 from xmtc.text.analyzers import WordTerms
-from xmtc.text.string_index import NOT_FOUND, WordMerger
+from xmtc.text.string_index import NOT_FOUND, StringIndex, WordMerger
 from xmtc.text.tokenizer import SPACE_BYTE, BatchTermCounts, Tokenizer, batch_texts
 
 MAX_NEW_WORD_SHARE = 0.04  # share of unknown words in new documents, below which words are sufficient terms
@@ -101,10 +101,7 @@ class WordCounts:
     @cached_property
     def is_single_word(self) -> np.ndarray:
         """Terms that are not n-grams of several words, shape (n_words,)."""
-        if self.tokenizer.ngrams == 1:
-            return np.ones(self.n_words, bool)
-        n_spaces = np.concatenate([[0], np.cumsum(self.text == SPACE_BYTE)])[self.ends]
-        return n_spaces[1:] == n_spaces[:-1]
+        return mark_single_words(self.text, self.ends) if self.tokenizer.ngrams > 1 else np.ones(self.n_words, bool)
 
     @cached_property
     def frequencies(self) -> np.ndarray:
@@ -159,6 +156,40 @@ def count_texts(
         batches = [replace(batch, numbers=numbers) for batch, numbers in numbered]
         result[tokenizer] = WordCounts(tokenizer, words.text, words.ends, batches)
     return result
+
+
+def mark_single_words(text: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return which terms, given as concatenated bytes and end offsets, have no space, shape (n_terms,)."""
+    n_spaces = np.concatenate([[0], np.cumsum(text == SPACE_BYTE)])[ends]
+    return n_spaces[1:] == n_spaces[:-1]
+
+
+def compute_lifts(text: np.ndarray, ends: np.ndarray, frequencies: np.ndarray, n_docs: int) -> np.ndarray:
+    """Return how many times more often each term of several words occurs than if its parts were independent.
+
+    The parts are the first word and the rest, or the last word and the rest, whichever gives less; the lift of a single
+    word is infinite. The terms are given as concatenated bytes, end offsets and document frequencies."""
+    lifts = np.full(len(frequencies), np.inf)
+    ngrams = np.flatnonzero(~mark_single_words(text, ends))
+    if not len(ngrams):
+        return lifts
+    terms = StringIndex.from_subset(text, ends, np.arange(len(frequencies)))
+    spaces = np.flatnonzero(text == SPACE_BYTE)
+    begins, stops = ends[ngrams], ends[ngrams + 1]
+    for cuts in (spaces[np.searchsorted(spaces, begins)], spaces[np.searchsorted(spaces, stops) - 1]):
+        expected = np.full(len(ngrams), 1 / n_docs)
+        for part in (copy_ranges(text, begins, cuts), copy_ranges(text, cuts + 1, stops)):
+            numbers = terms.find_packed(*part)
+            expected *= np.where(numbers == NOT_FOUND, n_docs, frequencies[numbers])
+        lifts[ngrams] = np.minimum(lifts[ngrams], frequencies[ngrams] / expected)
+    return lifts
+
+
+def copy_ranges(text: np.ndarray, begins: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return text[begins[i]:stops[i]] for each i as concatenated bytes and end offsets."""
+    lengths = stops - begins
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    return text[np.repeat(begins - ends[:-1], lengths) + np.arange(ends[-1])], ends
 
 
 def shrink_dtype(numbers: np.ndarray) -> np.ndarray:

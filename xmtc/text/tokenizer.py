@@ -38,7 +38,7 @@ LETTER_CODES_END = 0x40000  # all letters are below
 VARIATION_SELECTORS_START, WORD_CODES_END = 0xE0000, 0xE01F0  # marks beyond the letters
 CODES_END = 0x110000
 SPACE_BYTE = 32
-WORD_UNIT, CHUNK_UNIT = "words", "chunks"
+TOKEN_UNITS = WORD_UNIT, CHUNK_UNIT = "words", "chunks"
 BATCH_BYTES = 2_000_000  # text per thread: large enough for repeated words, small enough to stream
 
 
@@ -130,7 +130,7 @@ class Tokenizer(Form):
     def check(self) -> None:
         if not (0 < self.min_chars < 2**31 and 0 < self.ngrams < 2**31):
             raise ValueError(f"its min_chars={self.min_chars} or ngrams={self.ngrams} is out of range")
-        if self.unit not in (WORD_UNIT, CHUNK_UNIT):
+        if self.unit not in TOKEN_UNITS:
             raise ValueError(f"its unit={self.unit!r:.100} is neither {WORD_UNIT} nor {CHUNK_UNIT}")
 
     def __call__(self, text: str) -> list[str]:
