@@ -32,7 +32,7 @@ from xmtc.text.tokenizer import batch_texts
 
 MIN_TRIAL_DOCUMENTS = 1000  # a smaller sample gives no reliable comparison
 MAX_TRIAL_DOCUMENTS = 4000
-MAX_TRIAL_WORDS = 300_000
+MAX_TRIAL_WORDS = 450_000
 HELD_OUT_SHARE = 0.25  # of the documents of a trial
 MIN_NDCG_GAIN = 0.01  # minimum gain of another analyzer over words, in nDCG@5
 MIN_GAIN_STANDARD_ERRORS = 2.0  # minimum gain, in standard errors of the gain

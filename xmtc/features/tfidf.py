@@ -71,7 +71,7 @@ class Tfidf(View):
     ngrams: int = param(1, "Maximum number of words of a term, for words and stems.", low=1, high=MAX_NGRAM_WORDS)
     ngram_min_df: int = param(3, "Minimum document frequency of a term of several words.", low=1)
     ngram_min_lift: float = param(
-        2.0, "Minimum ratio of the frequency of a term of several words to that of independent words.", low=0
+        1.2, "Minimum ratio of the frequency of a term of several words to that of independent words.", low=0
     )
     stop_words: str = param("", "Stop words: a language such as english, or the path of a file with one word per line.")
     min_chars: int = param(2, "Minimum number of characters of a word.", low=1)
