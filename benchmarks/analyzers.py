@@ -28,7 +28,7 @@ def main() -> None:
     given = arguments.parse_args()
     texts = [document.text for document in open_corpus(given.corpus)]
     run = Run(threads=given.threads)
-    usual = ["words", f"snowball:{given.language}", "grams", "words+grams"]
+    usual = ["words", f"snowball:{given.language}", "grams", "chars", "words:1-2", "words+chars"]
     for analyzer in given.only.split(",") if given.only else usual:
         Tfidf(analyzer=analyzer).fit(texts[:200], run)
         forget_stems()

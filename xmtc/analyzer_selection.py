@@ -2,18 +2,22 @@
 
 Words are sufficient if few words of a new document are missing from the training documents. If many are missing, as in
 languages with rich inflection or in short texts, one Parabel tree is trained on a sample of the documents with each of:
-words, stems, character n-grams, and words joined with n-grams. Another analyzer replaces words only if its nDCG@5 is
-significantly higher."""
+words, stems, character n-grams, and words joined with character n-grams. Another analyzer replaces words only if its
+nDCG@5 is significantly higher."""
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from xmtc.core.dataset import Bag, Dataset
+from xmtc.core.dataset import Dataset
 from xmtc.core.run import Run
+from xmtc.data.batch import Texts
 from xmtc.data.corpus import Corpus
 from xmtc.data.label_collector import LabelCollector
 from xmtc.evaluation import evaluate_per_document
@@ -21,12 +25,14 @@ from xmtc.features import TEXTS, extract_contents
 from xmtc.features.tfidf import Tfidf
 from xmtc.features.word_counts import MAX_NEW_WORD_SHARE, WordCounts
 from xmtc.methods.label_tree.parabel import Parabel
-from xmtc.text.analyzers import GRAMS, SNOWBALL, WORDS
+from xmtc.storage.disk_arrays import ArrayStore
+from xmtc.text.analyzers import CHARS, SNOWBALL, WORDS
 from xmtc.text.languages import detect_language, measure_unspaced_share
+from xmtc.text.tokenizer import batch_texts
 
 MIN_TRIAL_DOCUMENTS = 1000  # a smaller sample gives no reliable comparison
 MAX_TRIAL_DOCUMENTS = 4000
-MAX_TRIAL_WORDS = 300_000
+MAX_TRIAL_WORDS = 450_000
 HELD_OUT_SHARE = 0.25  # of the documents of a trial
 MIN_NDCG_GAIN = 0.01  # minimum gain of another analyzer over words, in nDCG@5
 MIN_GAIN_STANDARD_ERRORS = 2.0  # minimum gain, in standard errors of the gain
@@ -51,18 +57,70 @@ def select_corpus_analyzer(corpus: Corpus, run: Run) -> str:
     """Return the analyzer that a training with default parameters would select for a corpus of texts."""
     view, collector = Tfidf(), LabelCollector()
     texts = extract_contents(collector.collect(corpus.iter_batches(run)), TEXTS)
-    return select_analyzer(view, view.count_words(texts, run), collector, run).analyzer
+    return select_analyzer(view, *count_and_sample(view, texts, run), collector, run).analyzer
 
 
-def select_analyzer(view: Tfidf, counts: WordCounts, collector: LabelCollector, run: Run) -> AnalyzerChoice:
-    """Select the analyzer from the word counts of the training documents and their collected labels."""
+class TextSample:
+    """Uniform sample of a stream of texts, with a fixed seed."""
+
+    def __init__(self, size: int = MAX_TRIAL_DOCUMENTS) -> None:
+        self.size, self.n_seen, self.rng = size, 0, np.random.default_rng(0)
+        self.heap: list[tuple[float, int, str]] = []  # (-priority, document, text) of the smallest priorities
+
+    def collect(self, contents: Iterable[str | Texts]) -> Iterator[str | Texts]:
+        """Yield the contents unchanged and sample their texts."""
+        for content in contents:
+            texts = content if isinstance(content, Texts) else (content,)
+            priorities = self.rng.random(len(texts))
+            limit = -self.heap[0][0] if len(self.heap) == self.size else 1.0
+            for i in np.flatnonzero(priorities < limit).tolist():
+                push = heapq.heappush if len(self.heap) < self.size else heapq.heappushpop
+                push(self.heap, (-priorities[i], self.n_seen + i, texts[i]))
+            self.n_seen += len(texts)
+            yield content
+
+    def draw(self) -> tuple[np.ndarray, list[str]]:
+        """Return the numbers of the sampled documents in random order, and their texts."""
+        drawn = sorted(self.heap, reverse=True)
+        return np.array([number for _, number, _ in drawn], np.int64), [text for *_, text in drawn]
+
+
+class TextSpool:
+    """Copy of a stream of texts, in memory or in a working directory, for a second pass."""
+
+    def __init__(self, workdir: Path | None) -> None:
+        self.store = ArrayStore(workdir)
+        self.batches: list[tuple[Callable[[], np.ndarray], Callable[[], np.ndarray]]] = []
+
+    def collect(self, contents: Iterable[str | Texts]) -> Iterator[Texts]:
+        """Yield the contents in batches and copy them."""
+        for batch in batch_texts(contents):
+            texts = Texts.from_strings(batch)
+            self.batches.append((self.store.put(texts.data), self.store.put(texts.offsets)))
+            yield texts
+
+    def __iter__(self) -> Iterator[Texts]:
+        return (Texts(load_data(), load_offsets()) for load_data, load_offsets in self.batches)
+
+
+def count_and_sample(view: Tfidf, contents: Iterable[str | Texts], run: Run) -> tuple[WordCounts, TextSample]:
+    """Count the words of a stream of texts and sample the texts."""
+    sample = TextSample()
+    (counts,) = view.count_words(sample.collect(contents), run).values()
+    return counts, sample
+
+
+def select_analyzer(
+    view: Tfidf, counts: WordCounts, sample: TextSample, collector: LabelCollector, run: Run
+) -> AnalyzerChoice:
+    """Select the analyzer from the word counts and a sample of the training documents, and their collected labels."""
     if not counts.n_words:
         return AnalyzerChoice(WORDS, "the documents contain no words")
     if view.ngrams > 1:
         return AnalyzerChoice(WORDS, f"ngrams={view.ngrams} requires words")
     unspaced = measure_unspaced_share(counts.text)
     if unspaced >= PARTLY_UNSPACED_SHARE:
-        analyzer = GRAMS if unspaced >= MAINLY_UNSPACED_SHARE else f"{WORDS}+{GRAMS}"
+        analyzer = CHARS if unspaced >= MAINLY_UNSPACED_SHARE else f"{WORDS}+{CHARS}"
         return AnalyzerChoice(analyzer, f"{unspaced:.0%} of the letters belong to scripts without spaces between words")
     if counts.n_docs < MIN_TRIAL_DOCUMENTS:
         return AnalyzerChoice(
@@ -71,25 +129,29 @@ def select_analyzer(view: Tfidf, counts: WordCounts, collector: LabelCollector, 
     if counts.new_word_share < MAX_NEW_WORD_SHARE:
         return AnalyzerChoice(WORDS, f"only {describe_new_words(counts)}")
     Y = collector.to_matrix(sorted(collector.id_by_label))
-    if (n_labelled := np.count_nonzero(np.diff(Y.indptr))) < MIN_TRIAL_DOCUMENTS:
+    documents, texts = sample.draw()
+    labelled = np.flatnonzero(np.diff(Y.indptr)[documents])
+    if (n_labelled := len(labelled)) < MIN_TRIAL_DOCUMENTS:
         return AnalyzerChoice(
             WORDS,
             f"{n_labelled:,} labelled documents are too few to compare analyzers; {MIN_TRIAL_DOCUMENTS:,} are needed",
         )
-    return select_analyzer_by_trial(view, counts, Y, run)
+    return select_analyzer_by_trial(view, counts, [texts[i] for i in labelled], csr_array(Y[documents[labelled]]), run)
 
 
 def describe_new_words(counts: WordCounts) -> str:
     return f"{counts.new_word_share:.1%} of the words of new documents will be unknown"
 
 
-def select_analyzer_by_trial(view: Tfidf, counts: WordCounts, Y: csr_array, run: Run) -> AnalyzerChoice:
+def select_analyzer_by_trial(
+    view: Tfidf, counts: WordCounts, texts: list[str], Y: csr_array, run: Run
+) -> AnalyzerChoice:
     """Select the cheapest analyzer whose held-out nDCG@5 is near the best, or words if none is significantly better."""
     language = detect_language(counts.text, counts.ends, counts.frequencies)
     stems = [f"{SNOWBALL}:{language}"] if language else []
-    candidates = (WORDS, *stems, GRAMS, f"{WORDS}+{GRAMS}")  # cheapest first
+    candidates = (WORDS, *stems, CHARS, f"{WORDS}+{CHARS}")  # cheapest first
     with run.stage("selecting the analyzer"):
-        trial = AnalyzerTrial.from_counts(counts, Y)
+        trial = AnalyzerTrial.from_texts(texts, Y)
         scores = {analyzer: trial.score(view, analyzer, run.for_trial()) for analyzer in candidates}
     baseline = scores[WORDS]
     better = {analyzer: score.mean() for analyzer, score in scores.items() if is_better(score, baseline)}
@@ -109,24 +171,23 @@ def is_better(score: np.ndarray, baseline: np.ndarray) -> bool:
 class AnalyzerTrial:
     """Training sample and held-out sample for the comparison of analyzers."""
 
-    train_counts: WordCounts
-    held_out: WordCounts
+    train_texts: list[str]
+    held_out: list[str]
     Y: csr_array  # labels of the training sample
     truth: csr_array  # labels of the held-out sample; labels that do not occur in the training sample come last
 
     @classmethod
-    def from_counts(cls, counts: WordCounts, Y: csr_array) -> AnalyzerTrial:
-        """Draw both samples from the labelled documents, with a fixed seed."""
-        order = np.random.default_rng(0).permutation(np.flatnonzero(np.diff(Y.indptr)))[:MAX_TRIAL_DOCUMENTS]
-        n_within_words = int(np.searchsorted(np.cumsum(counts.lengths[order]), MAX_TRIAL_WORDS))
-        order = order[: max(MIN_TRIAL_DOCUMENTS, n_within_words)]
-        n_held_out = int(HELD_OUT_SHARE * len(order))
-        held_out, train = np.sort(order[:n_held_out]), np.sort(order[n_held_out:])
+    def from_texts(cls, texts: list[str], Y: csr_array) -> AnalyzerTrial:
+        """Divide labelled documents in random order."""
+        n_words = np.cumsum([1 + text.count(" ") for text in texts])
+        n_docs = min(len(texts), max(MIN_TRIAL_DOCUMENTS, int(np.searchsorted(n_words, MAX_TRIAL_WORDS))))
+        n_held_out = int(HELD_OUT_SHARE * n_docs)
+        held_out, train = np.arange(n_held_out), np.arange(n_held_out, n_docs)
         has_documents = np.bincount(Y[train].indices, minlength=Y.shape[1]) > 0
         Y = csr_array(Y[:, np.argsort(~has_documents, kind="stable")])
         return cls(
-            counts.select_documents(train),
-            counts.select_documents(held_out),
+            texts[n_held_out:n_docs],
+            texts[:n_held_out],
             csr_array(Y[train][:, : has_documents.sum()]),
             Y[held_out],
         )
@@ -134,8 +195,7 @@ class AnalyzerTrial:
     def score(self, view: Tfidf, analyzer: str, run: Run) -> np.ndarray:
         """Return the nDCG@5 of each held-out document."""
         view = view.replace(min_df=min(2, view.min_df))  # the sample has fewer documents than the corpus
-        fitted, bag = view.fit_counts(self.train_counts, analyzer, run)
+        fitted, bag = view.replace(analyzer=analyzer).fit(self.train_texts, run)
         model = Parabel(n_trees=1).fit(Dataset({"tfidf": bag}, self.Y), run=run)
-        held_out = Bag(fitted.weigh_counts(self.held_out.to_batch_counts()))
-        predictions = model.predict(Dataset({"tfidf": held_out}), 5, run)
+        predictions = model.predict(Dataset({"tfidf": fitted.transform(self.held_out, run)}), 5, run)
         return evaluate_per_document(predictions, self.truth, "nDCG@5")["nDCG@5"]

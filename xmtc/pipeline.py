@@ -16,7 +16,7 @@ import numpy as np
 
 import xmtc
 from xmtc import features
-from xmtc.analyzer_selection import AnalyzerChoice, select_analyzer
+from xmtc.analyzer_selection import AnalyzerChoice, TextSpool, count_and_sample, select_analyzer
 from xmtc.core.array_validation import NUMERIC_KINDS, as_document_weights
 from xmtc.core.dataset import Bag, Dataset, LabelNames, Tokens
 from xmtc.core.method import LabelName, Method
@@ -163,7 +163,9 @@ class Pipeline:
         collector = LabelCollector(run)
         documents, names, language = self._collect_label_names(documents, classes)
         stream = collector.collect(self._read_in_batches(documents, run))
-        fitted, data, choice = self._fit_views(stream, collector, [name.text for name in names], language, run)
+        fitted, data, choice = self._fit_views(
+            stream, documents, collector, [name.text for name in names], language, run
+        )
         if not collector.id_by_label:
             raise XmtcError(f"None of the {data.n_docs} training documents has a label; check the labels field.")
         known = collector.id_by_label.keys() | {name.label for name in names}
@@ -181,25 +183,30 @@ class Pipeline:
 
     def _fit_views(
         self,
-        documents: Iterable[Document | DocumentBatch],
+        stream: Iterable[Document | DocumentBatch],
+        source: Iterable[Document],
         collector: LabelCollector,
         names: list[str],
         language: str | None,
         run: Run,
     ) -> tuple[FittedViews, Dataset, AnalyzerChoice | None]:
-        """Fit all views; the labels of the documents are in the collector when the first view has read them.
+        """Fit all views on the stream of a source; the labels of the documents are in the collector when the first view
+        has read them.
 
         `language` is that of the texts, for views that compare them with label names."""
-        documents = features.as_repeatable(documents, len(self.views))
+        documents = features.as_repeatable(stream, len(self.views))
         fitted: FittedViews = {}
         data: dict[str, Bag | Tokens] = {}
         choice = None
         for name, view in self.views.items():
             if isinstance(view, Tfidf) and view.analyzer == AUTO:
-                counts = view.count_words(features.extract_contents(documents, view.input_kind), run)
-                choice = select_analyzer(view, counts, collector, run)
+                contents = features.extract_contents(documents, view.input_kind)
+                spool = None if is_repeatable(source) else TextSpool(run.workdir)
+                counts, sample = count_and_sample(view, spool.collect(contents) if spool else contents, run)
+                choice = select_analyzer(view, counts, sample, collector, run)
                 logging.getLogger("xmtc").info("analyzer=%s: %s.", choice.analyzer, choice.reason)
-                fitted[name], data[name] = view.fit_counts(counts, choice.analyzer, run, should_release=True)
+                again = spool or features.extract_contents(self._read_in_batches(source, run), view.input_kind)
+                fitted[name], data[name] = view.fit_counted(counts, again, choice.analyzer, run)
             else:
                 view = view.with_language(language) if isinstance(view, Names) else view
                 fitted[name], data[name] = features.fit_view(view, documents, run, names)
@@ -230,6 +237,11 @@ class Pipeline:
             return documents, list(self.method.list_label_names(labels, language)), language
         names, known = self.method.list_label_names(classes, language), set(classes)
         return documents, [name for name in names if name.label in known], language
+
+
+def is_repeatable(documents: Iterable[Document]) -> bool:
+    """Return True if documents can be read twice."""
+    return isinstance(documents, Sequence) or (isinstance(documents, Corpus) and not documents.is_pipe)
 
 
 def build_label_names(names: list[LabelName], fitted: FittedViews, labels: list[str]) -> LabelNames | None:

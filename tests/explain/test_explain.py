@@ -84,7 +84,7 @@ def test_occurrences_divide_the_weight_of_their_term():
 
 
 def test_words_divide_the_weights_of_their_terms():
-    fitted, _ = Tfidf(min_df=1, ngrams=2).fit(["new york city"])
+    fitted, _ = Tfidf(min_df=1, ngrams=2, ngram_min_df=1, ngram_min_lift=0).fit(["new york city"])
     weights = {"new": 0.1, "new york": 0.9, "york": -0.2, "york city": -0.4}
     ids = [fitted.vocabulary.find(term) for term in weights]
     explanation = Explanation("tfidf", np.array(ids), np.array([*weights.values()]))

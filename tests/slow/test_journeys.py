@@ -50,7 +50,7 @@ def test_library_tutorial(tmp_path):
     words = ["train", "makupalat.xlsx", *columns, "--separator", ";", "--vocab", "ykl", "-m", "dismec", "-o", "tagger"]
     message = xmtc(tmp_path, *words)
     assert "1,178 of 1,179 labels are in the vocabulary" in message
-    assert "analyzer=grams" in message
+    assert "analyzer=chars" in message
     result = json.loads(xmtc(tmp_path, "evaluate", "tagger", "new.xlsx", "P@1", "P@3", "P@5", "--json").splitlines()[0])
     assert (result["P@1"], result["P@3"], result["P@5"]) > (0.43, 0, 0)
     assert result["P@3"] >= 0.215

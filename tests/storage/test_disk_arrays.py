@@ -177,7 +177,8 @@ def test_counts_are_released_while_the_matrix_is_built():
     batches = [Texts.from_strings(TEXTS[begin : begin + 50]) for begin in range(0, len(TEXTS), 50)]
     released, kept = (Tfidf().count_words(batches, Run()) for _ in range(2))
     Tfidf().fit_counts(released, "words+grams", Run(), should_release=True)
-    assert released.batches == []
+    assert [counts.batches for counts in released.values()] == [[]]
     Tfidf().fit_counts(kept, "words", Run())
-    assert len(kept.batches) == 8
-    assert (kept.n_docs, kept.n_entries) == (400, 5 * 400)
+    (counts,) = kept.values()
+    assert len(counts.batches) == 8
+    assert (counts.n_docs, counts.n_entries) == (400, 5 * 400)

@@ -37,7 +37,7 @@ def test_first_run_with_a_checkpoint_succeeds(corpus, tmp_path):
     command = ["train", "corpus.jsonl", "-m", "parabel", "--checkpoint", "pieces", "--threads", "1"]
     done = xmtc(*command, "-o", "model", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "model" / "about.json").read_text())["chosen"]["analyzer"] == "grams"
+    assert json.loads((tmp_path / "model" / "about.json").read_text())["chosen"]["analyzer"] == "chars"
     assert not (tmp_path / "pieces").exists()
 
 

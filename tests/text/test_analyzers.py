@@ -17,7 +17,14 @@ from test_damaged_models import set_about_value
 from test_features import run as xmtc
 
 from xmtc import Classifier, Tagger, XmtcError
-from xmtc.analyzer_selection import AnalyzerTrial, select_analyzer, select_corpus_analyzer
+from xmtc.analyzer_selection import (
+    AnalyzerTrial,
+    TextSample,
+    TextSpool,
+    count_and_sample,
+    select_analyzer,
+    select_corpus_analyzer,
+)
 from xmtc.core.dataset import Bag, Dataset
 from xmtc.core.run import Run
 from xmtc.data.batch import Texts, concatenate_bytes
@@ -35,7 +42,19 @@ from xmtc.text.languages import detect_language, measure_unspaced_share
 from xmtc.text.string_index import StringIndex
 from xmtc.text.tokenizer import Tokenizer
 
-ANALYZERS = ["words", "snowball:english", "simplemma:en", "grams", "grams:2-4", "words+grams", "snowball:english+grams"]
+ANALYZERS = [
+    "words",
+    "words:1-2",
+    "snowball:english",
+    "simplemma:en",
+    "grams",
+    "grams:2-4",
+    "words+grams",
+    "snowball:english+grams",
+    "chars",
+    "chars:2-4",
+    "words:1-2+chars",
+]
 TEXTS = ["The libraries lend books", "a library lends a book", "bookshops sell books", "shops: selling!", "", "?!"]
 LETTERS = st.text(st.sampled_from("abcäöß é1_東京ที่中"), max_size=30)
 
@@ -133,6 +152,98 @@ def test_tfidf_of_grams_equals_scikit_learn():
     np.testing.assert_allclose(shown.matrix.toarray(), expected[:, columns].toarray(), atol=1e-6)
 
 
+RAW_TEXTS = [
+    "C++ and C# (also .NET 4.8), e-mail:\u00a0don't\x1cstop!",
+    "c++, .net 4.8; E-Mail — don’t…\u3000stop",
+    "x y 1.2.3\t\n  x-ray",
+    "X ÉTÉ naïve straße x\u2028y 1.2.3",
+    "(x) 🙂 42% 42 % e-mail \U000f0000 \U000f0000",
+    "🙂 c# don't 1.2.3",
+    "  ",
+    "",
+]
+
+
+@pytest.mark.parametrize("analyzer", ["chars", "chars:2-4", "chars:1-1", "chars:5-8"])
+def test_chars_are_scikit_learns_char_wb_on_the_raw_text(analyzer):
+    lengths = tuple(map(int, (analyzer.partition(":")[2] or "3-5").split("-")))
+    reference = TfidfVectorizer(analyzer="char_wb", ngram_range=lengths, sublinear_tf=True, min_df=2)
+    expected = reference.fit_transform(RAW_TEXTS)
+    fitted, bag = Tfidf(analyzer=analyzer, stop_words="english", min_chars=3).fit(RAW_TEXTS)
+    # a single space is not a term: scikit-learn has it twice for every word
+    columns = [reference.vocabulary_[gram] for gram in fitted.vocabulary.words()]
+    others = sorted(set(range(expected.shape[1])) - set(columns))
+    assert others == ([reference.vocabulary_[" "]] if lengths[0] == 1 else [])
+    if not others:
+        np.testing.assert_allclose(bag.matrix.toarray(), expected[:, columns].toarray(), atol=1e-6)
+        unseen = ["C# isn't .net 5", "mail?"]
+        expected = reference.transform(unseen)[:, columns].toarray()
+        np.testing.assert_allclose(fitted.transform(unseen).matrix.toarray(), expected, atol=1e-6)
+
+
+def test_each_analyzer_of_a_join_reads_its_own_tokens():
+    texts = RAW_TEXTS * 2
+    view = Tfidf(stop_words="english", ngram_min_lift=0)
+    joined, bag = view.replace(analyzer="words:1-2+chars").fit(texts)
+    words, word_bag = view.replace(analyzer="words:1-2").fit(texts)
+    chars, _ = Tfidf(analyzer="chars").fit(texts)
+    assert joined.parts[0].vocabulary.words() == words.vocabulary.words()
+    assert joined.parts[1].vocabulary.words() == chars.vocabulary.words()
+    assert {" c++", ".net"} <= set(chars.vocabulary.words())
+    assert {"net", "ray"} <= set(words.vocabulary.words())
+    assert any(" " in word for word in words.vocabulary.words())
+    expected = word_bag.matrix.toarray() * 0.5**0.5
+    has_both = np.diff(bag.matrix.indptr) > 0
+    np.testing.assert_allclose(bag.matrix[:, : words.size].toarray()[has_both], expected[has_both], atol=1e-6)
+    np.testing.assert_allclose(joined.transform(texts).matrix.toarray(), bag.matrix.toarray(), atol=1e-6)
+
+
+def test_words_1_2_is_the_parameter_ngrams():
+    texts = make_planted_corpus(100, seed=3)[0]
+    one, bag = Tfidf(analyzer="words:1-2").fit(texts)
+    two, same = Tfidf(analyzer="words", ngrams=2).fit(texts)
+    assert one.vocabulary.words() == two.vocabulary.words()
+    assert (bag.matrix != same.matrix).nnz == 0
+
+
+def test_explanations_of_chars_mark_words_without_punctuation():
+    text = "Ask (Anna): e-mail .NET, now!"
+    fitted, _ = Tfidf(analyzer="words+chars", min_df=1).fit([text, "other words"])
+    spans = fitted.spans(text)
+    assert [text[span.begin : span.end] for span in spans] == ["Ask", "Anna", "e-mail", ".NET", "now"]
+    assert [span.word for span in spans] == ["ask", "anna", "e-mail", ".net", "now"]
+    shares = Counter()
+    for span in spans:
+        assert len(span.numbers) == len(span.shares) == len(span.parts)
+        assert all(span.begin <= begin <= end <= span.end for begin, end in span.parts)
+        shares.update(dict(zip(span.numbers, [0] * len(span.numbers), strict=True)))
+        for number, share in zip(span.numbers, span.shares, strict=True):
+            shares[number] += share
+    assert set(shares) == set(fitted.transform([text]).matrix.indices.tolist())
+    assert list(shares.values()) == pytest.approx([1] * len(shares))
+
+
+def test_a_sample_of_texts_is_uniform_and_does_not_depend_on_batches():
+    texts = [f"text {i}" for i in range(3000)]
+    drawn = []
+    for contents in (texts, [Texts.from_strings(texts[:1700]), *texts[1700:]]):
+        sample = TextSample(600)
+        assert list(sample.collect(contents)) == contents
+        drawn.append(sample.draw())
+    documents, sampled = drawn[0]
+    assert sampled == [texts[i] for i in documents] == drawn[1][1]
+    assert len(set(documents.tolist())) == 600
+    assert abs(documents.mean() - 1500) < 150
+    assert (np.diff(documents) < 0).any()  # in random order
+
+
+def test_a_stream_is_read_again_from_a_spool(tmp_path):
+    for workdir in (None, tmp_path):
+        spool = TextSpool(workdir)
+        seen = [text for batch in spool.collect(iter(RAW_TEXTS)) for text in batch]
+        assert seen == [text for batch in spool for text in batch] == RAW_TEXTS
+
+
 @pytest.mark.parametrize("analyzer", ANALYZERS)
 def test_transform_equals_training_for_any_number_of_threads(analyzer):
     texts = make_planted_corpus(200, seed=3)[0] + TEXTS
@@ -166,7 +277,7 @@ def test_inflected_forms_share_a_stem():
     fitted, shown = Tfidf(analyzer="snowball:english").fit(TEXTS)
     assert {"book", "librari", "lend"} <= set(fitted.vocabulary.words())
     assert shown.weight_scale == 1
-    runs, _ = Tfidf(analyzer="snowball:english", ngrams=2, min_df=1).fit(TEXTS)
+    runs, _ = Tfidf(analyzer="snowball:english", ngrams=2, min_df=1, ngram_min_df=1, ngram_min_lift=0).fit(TEXTS)
     assert {"librari lend", "lend book"} <= set(runs.vocabulary.words())
     assert Tfidf(analyzer="simplemma:en", min_df=1).fit(TEXTS)[0].vocabulary.find("library") >= 0
 
@@ -284,7 +395,7 @@ def test_grams_are_the_default_for_scripts_without_spaces(language):
     chosen = rng.integers(0, 4, 240)
     texts, tags = [document(subjects[i]) for i in chosen], [[f"label-{i}"] for i in chosen]
     classifier = Classifier("parabel").fit(texts[:200], tags[:200])
-    assert classifier.tagger_.about["chosen"]["analyzer"] == "grams"
+    assert classifier.tagger_.about["chosen"]["analyzer"] == "chars"
     assert "scripts without spaces between words" in classifier.tagger_.about["chosen"]["because"]
     assert classifier.evaluate(texts[200:], tags[200:], ["P@1"])["P@1"] > 0.9
     words = Classifier("parabel", analyzer="words").fit(texts[:200], tags[:200])
@@ -313,14 +424,14 @@ def test_auto_selects_grams_and_reports_it(tmp_path):
     texts, tags = make_agglutinative_corpus(1500, seed=0)
     one, two = (Classifier("parabel").fit(texts, tags, run=Run(threads=threads)) for threads in (1, 2))
     chosen = one.tagger_.about["chosen"]
-    assert chosen["analyzer"] == "grams"
+    assert chosen["analyzer"] == "chars"
     assert "nDCG@5 of 375 held-out documents: words " in chosen["because"]
     assert one.tagger_.about == two.tagger_.about
     assert one.get_params()["analyzer"] == "auto"
     lines = (json.dumps({"text": text, "labels": labels}) for text, labels in zip(texts, tags, strict=True))
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
     assert (
-        select_corpus_analyzer(open_corpus(str(tmp_path / "corpus.jsonl")), Run(threads=1)) == "grams"
+        select_corpus_analyzer(open_corpus(str(tmp_path / "corpus.jsonl")), Run(threads=1)) == "chars"
     )  # without training
     test = make_agglutinative_corpus(200, seed=1)
     plain = Classifier("parabel", analyzer="words").fit(texts, tags)
@@ -330,7 +441,7 @@ def test_auto_selects_grams_and_reports_it(tmp_path):
     (tmp_path / "train.jsonl").write_text("\n".join(lines))
     code, message = xmtc("train", tmp_path / "train.jsonl", "-o", tmp_path / "model")
     assert code == 0
-    assert f"analyzer=grams: {chosen['because']}." in message
+    assert f"analyzer=chars: {chosen['because']}." in message
     assert Tagger.load(tmp_path / "model").about["chosen"] == chosen
 
 
@@ -347,15 +458,16 @@ def test_auto_selects_grams_and_reports_it(tmp_path):
         (
             ["中文的 library"] * 10,
             {},
-            "words+grams",
+            "words+chars",
             "30% of the letters belong to scripts without spaces between words",
         ),
         (["中文的书"] * 10, {"ngrams": 2}, "words", "ngrams=2 requires words"),
     ],
 )
 def test_auto_needs_no_trial(texts, values, chosen, because):
-    counts = WordCounts.from_texts(Tokenizer(), texts, Run())
-    choice = select_analyzer(Tfidf(**values), counts, LabelCollector(), Run())  # without labels a trial is impossible
+    view = Tfidf(**values)
+    counted = count_and_sample(view, texts, Run())
+    choice = select_analyzer(view, *counted, LabelCollector(), Run())  # without labels a trial is impossible
     assert choice.analyzer == chosen
     assert choice.reason.startswith(because)
 
@@ -367,30 +479,20 @@ def test_auto_trials_use_a_sample_of_the_labelled_documents():
         collector = LabelCollector()
         labels = [*tags[:n_labelled], *[[]] * (2000 - n_labelled)]
         documents = [Document("", text, given) for text, given in zip(texts, labels, strict=True)]
-        counts = WordCounts.from_texts(Tokenizer(), (document.text for document in collector.collect(documents)), Run())
-        choices.append(select_analyzer(Tfidf(min_df=min_df), counts, collector, Run()))
-    assert choices[0].analyzer == "grams"
+        view = Tfidf(min_df=min_df)
+        counted = count_and_sample(view, (document.text for document in collector.collect(documents)), Run())
+        choices.append(select_analyzer(view, *counted, collector, Run()))
+    assert choices[0].analyzer == "chars"
     assert choices[1].reason == "999 labelled documents are too few to compare analyzers; 1,000 are needed"
 
 
-def test_trial_holds_out_documents_and_has_unique_labels():
+def test_a_trial_holds_out_documents_and_names_no_label_twice():
     texts, tags = make_agglutinative_corpus(1200, seed=0)
-    counted = WordCounts.from_texts(Tokenizer(), texts, Run())
-    Y = csr_array(np.eye(40, dtype=np.float32)[[int(labels[0][6:]) for labels in tags]])
-    trial = AnalyzerTrial.from_counts(counted, Y)
-    assert (trial.train_counts.n_docs, trial.held_out.n_docs, trial.Y.shape, trial.truth.shape) == (
-        900,
-        300,
-        (900, 40),
-        (300, 40),
-    )
-    assert trial.train_counts.n_entries == len(trial.train_counts.batches[0].load_terms()) > 0
-    some = counted.select_documents(np.array([3, 5]))
-    words = StringIndex(some.text, some.ends, np.empty(0, np.int32)).words()
-    assert [[words[i] for i in some.batches[0].load_terms()[a : a + 2]] for a in (0, 2)] == [
-        texts[3].split(),
-        texts[5].split(),
-    ]
+    Y = csr_array(np.eye(41, dtype=np.float32)[[40 if i == 0 else int(tags[i][0][6:]) for i in range(1200)]])
+    trial = AnalyzerTrial.from_texts(texts, Y)  # label 40 is only in a held-out document
+    assert (trial.held_out, trial.train_texts) == (texts[:300], texts[300:])
+    assert (trial.Y.shape, trial.truth.shape) == ((900, 40), (300, 41))
+    assert trial.truth[[0]].indices.tolist() == [40]
 
 
 @pytest.mark.parametrize(
@@ -423,10 +525,12 @@ def test_stop_words_of_languages():
 @pytest.mark.parametrize(
     ("analyzer", "message"),
     [
-        ("stems", r"Unknown analyzer 'stems'; expected words, snowball:LANGUAGE"),
+        ("stems", r"Unknown analyzer 'stems'; expected words, words:1-2"),
         ("", r"Unknown analyzer ''"),
         ("snowball:", r"Unknown analyzer 'snowball:'"),
         ("words:3", r"Unknown analyzer 'words:3'"),
+        ("words:2-3", r"Unknown analyzer 'words:2-3'; expected words, words:1-2 \(up to words:1-5\)"),
+        ("words:1-6", r"Unknown analyzer 'words:1-6'"),
         ("snowball:finish", r"snowball has no language 'finish'; did you mean finnish\?"),
         ("simplemma:xx", r"simplemma has no language 'xx'; it has ar, "),
         ("grams:5-3", r"'grams:5-3' has no valid n-gram lengths; expected two lengths up to 20"),
@@ -439,9 +543,12 @@ def test_invalid_analyzer_is_rejected(analyzer, message):
         Tfidf(analyzer=analyzer)
 
 
-def test_grams_and_word_ngrams_are_exclusive():
-    with pytest.raises(XmtcError, match="ngrams=2 cannot be combined with analyzer=grams, which splits single words"):
-        Tfidf(analyzer="grams", ngrams=2)
+def test_grams_are_not_cut_from_runs_of_words():
+    for analyzer in ("grams", "chars"):
+        with pytest.raises(XmtcError, match=f"ngrams=2 has no effect on analyzer={analyzer}, whose terms are parts of"):
+            Tfidf(analyzer=analyzer, ngrams=2)
+    fitted, _ = Tfidf(analyzer="words+grams", ngrams=2, min_df=1, ngram_min_df=1, ngram_min_lift=0).fit(TEXTS)
+    assert [part.tokenizer.ngrams for part in fitted.parts] == [2, 1]
 
 
 @pytest.mark.parametrize("name", ["snowballstemmer", "simplemma"])
@@ -460,6 +567,7 @@ def test_missing_extra_is_named(name, monkeypatch):
         ("grams", "analyzer", "grams:9-1"),
         ("words+grams", "parts", []),
         ("words+grams", "parts.0.tokenizer.min_chars", 3),
+        ("chars", "tokenizer.unit", "syllables"),
     ],
 )
 def test_damaged_analyzer_is_rejected(analyzer, place, value, tmp_path):

@@ -16,10 +16,14 @@ from xmtc.core.run import Run
 from xmtc.data.batch import Texts
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
+from xmtc.features.word_counts import WordCounts, compute_lifts
 from xmtc.text.string_index import NOT_FOUND, StringIndex, index_distinct_words
 from xmtc.text.tokenizer import Tokenizer, count_per_document, is_word_character
 
 WORDS = "the Quick brown fox_1 jumps over ÉTÉ été naïve straße 東京 Σίσυφος x y 42 don't can't e-mail".split()
+
+
+ALL_NGRAMS = {"ngram_min_df": 1, "ngram_min_lift": 0}
 
 
 def random_texts(n: int, seed: int) -> list[str]:
@@ -36,10 +40,13 @@ def sklearn_columns(ours, theirs) -> list[int]:
     [
         ({}, {}),
         ({"min_df": 1, "sublinear_tf": False}, {"min_df": 1, "sublinear_tf": False}),
-        ({"ngrams": 3}, {"ngram_range": (1, 3)}),
+        (ALL_NGRAMS | {"ngrams": 3}, {"ngram_range": (1, 3)}),
         ({"lowercase": False}, {"lowercase": False}),
         ({"min_chars": 1}, {"token_pattern": r"(?u)\w+"}),
-        ({"stop_words": "english", "ngrams": 2}, {"stop_words": "english", "ngram_range": (1, 2)}),
+        ({"min_chars": 1, "tokens": "chunks"}, {"token_pattern": r"(?u)\S+"}),
+        ({"max_df": 0.55}, {"max_df": 0.55}),
+        (ALL_NGRAMS | {"max_df": 0.3, "ngrams": 2}, {"max_df": 0.3, "ngram_range": (1, 2)}),
+        (ALL_NGRAMS | {"stop_words": "english", "ngrams": 2}, {"stop_words": "english", "ngram_range": (1, 2)}),
     ],
 )
 def test_values_equal_scikit_learn(ours, theirs):
@@ -111,6 +118,65 @@ def test_frequent_terms_come_first_and_are_limited_by_max_features():
     texts = ["common rare", "common seldom", "common seldom", "common"]
     assert Tfidf(min_df=1).fit(texts)[0].vocabulary.words() == ["common", "seldom", "rare"]
     assert Tfidf(min_df=1, max_features=2).fit(texts)[0].vocabulary.words() == ["common", "seldom"]
+
+
+def test_ngrams_that_say_no_more_than_their_words_are_dropped():
+    """new york is 20 times as frequent as by chance, and on new once; on monday occurs in two documents only."""
+    texts = ["new york on"] * 5 + ["on new"] * 5 + ["on monday"] * 2 + ["on"] * 88 + ["other words"] * 20
+    words = Tfidf(ngrams=3, ngram_min_lift=10).fit(texts)[0].vocabulary.words()
+    assert [word for word in words if " " in word] == ["new york"]
+    all_words = Tfidf(ngrams=3, ngram_min_lift=0).fit(texts)[0].vocabulary.words()
+    assert [word for word in all_words if " " in word] == [
+        "other words",
+        "new york",
+        "new york on",
+        "on new",
+        "york on",
+    ]
+    assert "on monday" in Tfidf(ngrams=2, ngram_min_lift=0, ngram_min_df=2).fit(texts)[0].vocabulary.words()
+
+
+def test_chunks_keep_what_words_lose():
+    text = "C++ and .NET 4.8, e-mail"
+    view = Tfidf(min_df=1, min_chars=1)
+    assert {"c++", ".net", "4.8,", "e-mail"} < set(view.replace(tokens="chunks").fit([text])[0].vocabulary.words())
+    both, _ = view.replace(tokens="chunks", min_chars=2, analyzer="words+chars").fit([text])
+    both.check()
+    assert [span.word for span in both.spans(text)] == ["c++", "and", ".net", "4.8", "e-mail"]
+
+
+def test_max_df_is_named_if_no_word_is_left():
+    with pytest.raises(
+        XmtcError, match=r"at least min_df=2 of the 3 documents and in at most the share max_df=0.5; give"
+    ):
+        Tfidf(max_df=0.5).fit(["word"] * 3)
+
+
+def test_the_lift_of_an_ngram_is_that_of_its_closest_parts():
+    texts = [f"a b c x{i}" for i in range(4)] + ["a b"] * 4 + ["d"] * 8
+    counts = WordCounts.from_texts(Tokenizer(min_chars=1, ngrams=3), texts, Run())
+    lifts = compute_lifts(counts.text, counts.ends, counts.frequencies, counts.n_docs)
+    lift = dict(
+        zip(StringIndex.from_subset(counts.text, counts.ends, np.arange(len(lifts))).words(), lifts, strict=True)
+    )
+    assert lift["a"] == np.inf
+    assert lift["a b"] == 8 * 16 / (8 * 8)
+    assert lift["b c"] == 4 * 16 / (8 * 4)
+    assert lift["a b c"] == 4 * 16 / (8 * 4)  # of "a" and "b c", or of "a b" and "c"
+    assert lift["b c x0"] == 1 * 16 / (8 * 1)  # of "b" and "c x0"; 4 of "b c" and "x0"
+
+
+@pytest.mark.parametrize("analyzer", ["words:1-2", "words:1-2+chars"])
+def test_labels_are_clustered_by_single_words(analyzer):
+    """Word n-grams come after the words, and make weights smaller."""
+    texts = random_texts(300, seed=0)
+    _, bag = Tfidf(analyzer=analyzer, ngram_min_lift=0).fit(texts)
+    words, _ = Tfidf(analyzer="words").fit(texts)
+    assert bag.n_cluster_columns == words.size
+    assert bag.vocabulary.words()[: words.size] == words.vocabulary.words()
+    assert " " in bag.vocabulary.words()[words.size]
+    assert 0.2 < bag.weight_scale < 0.8
+    assert Tfidf(analyzer="words").fit(texts)[1].n_cluster_columns == 0
 
 
 def test_texts_can_be_an_iterator_and_rows_empty():

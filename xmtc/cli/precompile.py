@@ -25,7 +25,7 @@ def main() -> None:
             classifier.save(f"{folder}/model")
             Classifier.load(f"{folder}/model").predict(texts[:1])
         classifier.predict(texts)
-    Classifier(analyzer="words+grams").fit(texts, tags).predict(texts)  # not chosen automatically for this corpus
+    Classifier(analyzer="words+chars").fit(texts, tags).predict(texts)  # not chosen automatically for this corpus
 
 
 if __name__ == "__main__":

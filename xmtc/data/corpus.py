@@ -219,6 +219,11 @@ class Corpus:
     def __iter__(self) -> Iterator[Document]:
         return self._iterate(None)
 
+    @property
+    def is_pipe(self) -> bool:
+        """True if a part is a pipe, which can be read only once."""
+        return any(part.source.pipe is not None for part in self.parts)
+
     def iter_batches(self, run: Run) -> Iterator[Document | DocumentBatch]:
         """Yield the same documents, read by all threads of the run, and in batches if the format supports it."""
         return self._iterate(run)

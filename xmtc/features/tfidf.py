@@ -1,13 +1,13 @@
 """Tf-idf features, computed on all cores, with the values of scikit-learn's TfidfVectorizer.
 
 The weight of a term is (1 + ln tf) · (1 + ln((1 + n) / (1 + df))), and rows have unit length. Columns are ordered by
-document frequency, so that frequent columns are close together in memory. An analyzer maps words to terms: words,
-stems, character n-grams, or several of these side by side."""
+document frequency, so that frequent columns are close together in memory; n-grams of words follow the words. An
+analyzer maps tokens to terms: words, n-grams of words, stems, character n-grams, or several of these side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -23,17 +23,37 @@ from xmtc.core.sparse import narrow_indptr, shell_sort
 from xmtc.data.batch import Texts
 from xmtc.errors import XmtcError
 from xmtc.features.view import ANALYZER_PARAM, FittedView, View
-from xmtc.features.word_counts import MAX_NEW_WORD_SHARE, TermCounts, WordCounts, expand_counts, map_to_columns
+from xmtc.features.word_counts import (
+    MAX_NEW_WORD_SHARE,
+    TermCounts,
+    WordCounts,
+    compute_lifts,
+    count_texts,
+    expand_counts,
+    map_to_columns,
+    mark_single_words,
+)
 from xmtc.storage.disk_arrays import PreallocatedArray
 from xmtc.storage.form import array
-from xmtc.text.analyzers import AUTO, WORDS, check_analyzer_name, get_analyzer, has_grams, parse_analyzer_names
+from xmtc.text.analyzers import (
+    AUTO,
+    MAX_NGRAM_WORDS,
+    WORDS,
+    check_analyzer_name,
+    get_analyzer,
+    has_grams,
+    parse_analyzer_names,
+    parse_word_ngrams,
+    reads_chunks,
+)
 from xmtc.text.stop_words import load_stop_words
-from xmtc.text.string_index import NOT_FOUND, StringIndex, select_most_frequent
-from xmtc.text.tokenizer import BatchTermCounts, Tokenizer, batch_texts
+from xmtc.text.string_index import NOT_FOUND, StringIndex, select_most_frequent, select_words
+from xmtc.text.tokenizer import CHUNK_UNIT, TOKEN_UNITS, WORD_UNIT, BatchTermCounts, Tokenizer, batch_texts
 from xmtc.text.word_spans import Span, TermOrigin, find_term_spans
 
 BLOCK_ROWS = 100_000  # rows of several analyzers that are joined at a time
 MAX_GRAM_SHARE = 0.05  # n-grams joined with words are dropped above this document frequency: many and uninformative
+TokenCounts = dict[Tokenizer, WordCounts]
 TfidfFit = tuple["FittedTfidf | JoinedTfidf", Bag]
 
 
@@ -46,10 +66,20 @@ class Tfidf(View):
     uses_workdir: ClassVar[bool] = True
 
     min_df: int = param(2, "Minimum document frequency of a term.", low=1)
+    max_df: float = param(1.0, "Maximum document frequency of a term, as a share of the documents.", low=0.0, high=1.0)
     max_features: int = param(0, "Maximum number of terms, by document frequency; 0 keeps all.", low=0)
-    ngrams: int = param(1, "Maximum number of words of a term (word n-grams).", low=1, high=5)
+    ngrams: int = param(1, "Maximum number of words of a term, for words and stems.", low=1, high=MAX_NGRAM_WORDS)
+    ngram_min_df: int = param(3, "Minimum document frequency of a term of several words.", low=1)
+    ngram_min_lift: float = param(
+        1.2, "Minimum ratio of the frequency of a term of several words to that of independent words.", low=0
+    )
     stop_words: str = param("", "Stop words: a language such as english, or the path of a file with one word per line.")
     min_chars: int = param(2, "Minimum number of characters of a word.", low=1)
+    tokens: str = param(
+        WORD_UNIT,
+        "Tokens: words (runs of letters and digits) or chunks (runs of characters other than white space).",
+        choices=TOKEN_UNITS,
+    )
     lowercase: bool = param(True, "Conversion of texts to lower case.")
     sublinear_tf: bool = param(True, "Term weight 1 + ln(tf) instead of tf.")
     analyzer: str = ANALYZER_PARAM
@@ -59,10 +89,10 @@ class Tfidf(View):
         super().__post_init__()
         for name in parse_analyzer_names(self.analyzer):
             get_analyzer(name)
-        if has_grams(self.analyzer) and self.ngrams > 1:
+        if self.ngrams > 1 and self.analyzer != AUTO and all(map(has_grams, self.analyzer.split("+"))):
             raise XmtcError(
-                f"Tfidf: ngrams={self.ngrams} cannot be combined with analyzer={self.analyzer}, which splits single "
-                "words; use ngrams=1, or an analyzer without grams."
+                f"Tfidf: ngrams={self.ngrams} has no effect on analyzer={self.analyzer}, whose terms are parts of "
+                f"words; use ngrams=1, or an analyzer such as words:1-{self.ngrams}+{self.analyzer}."
             )
 
     def fit(self, contents: Iterable[str | Texts], run: Run = Run()) -> TfidfFit:
@@ -71,21 +101,45 @@ class Tfidf(View):
         analyzer=auto means words here: Pipeline, which knows the labels, selects the analyzer between `count_words`
         and `fit_counts`."""
         analyzer = WORDS if self.analyzer == AUTO else self.analyzer
-        return self.fit_counts(self.count_words(contents, run), analyzer, run, should_release=True)
+        return self.fit_counts(self.count_words(contents, run, analyzer), analyzer, run, should_release=True)
 
-    def count_words(self, contents: Iterable[str | Texts], run: Run) -> WordCounts:
-        tokenizer = Tokenizer(self.lowercase, self.min_chars, self.ngrams, load_stop_words(self.stop_words))
-        return WordCounts.from_texts(tokenizer, contents, run)
+    def count_words(self, contents: Iterable[str | Texts], run: Run, analyzer: str = WORDS) -> TokenCounts:
+        """Count the tokens that an analyzer reads."""
+        return count_texts(self.list_tokenizers(analyzer), contents, run)
 
-    def fit_counts(self, counts: WordCounts, analyzer: str, run: Run, should_release: bool = False) -> TfidfFit:
-        """Learn terms and weights from word counts and return the documents' features. With `should_release` the counts
-        are freed while they are read for the last time."""
+    def fit_counted(self, counts: WordCounts, contents: Iterable[str | Texts], analyzer: str, run: Run) -> TfidfFit:
+        """Learn terms and weights with an analyzer, and free the given counts. The contents are read only if the
+        analyzer needs other tokens."""
+        tokenizers = self.list_tokenizers(analyzer)
+        available = {counts.tokenizer: counts}
+        if counts.tokenizer not in tokenizers:
+            counts.batches.clear()
+        if missing := [tokenizer for tokenizer in tokenizers if tokenizer not in available]:
+            available |= count_texts(missing, contents, run)
+        return self.fit_counts(available, analyzer, run, should_release=True)
+
+    def list_tokenizers(self, analyzer: str) -> list[Tokenizer]:
+        """Return the distinct tokenizers of an analyzer."""
+        return list(dict.fromkeys(map(self.build_tokenizer, parse_analyzer_names(analyzer))))
+
+    def build_tokenizer(self, name: str) -> Tokenizer:
+        """Return the tokenizer of one analyzer. That of `chars` has no stop words and keeps single characters."""
+        if reads_chunks(name):
+            return Tokenizer(self.lowercase, min_chars=1, unit=CHUNK_UNIT)
+        ngrams = 1 if has_grams(name) else parse_word_ngrams(name) or self.ngrams
+        return Tokenizer(self.lowercase, self.min_chars, ngrams, load_stop_words(self.stop_words), self.tokens)
+
+    def fit_counts(self, counts: TokenCounts, analyzer: str, run: Run, should_release: bool = False) -> TfidfFit:
+        """Learn terms and weights from token counts and return the documents' features. With `should_release` the
+        counts are freed while they are read for the last time."""
         names = parse_analyzer_names(analyzer)
-        has_few_new_words = counts.new_word_share < MAX_NEW_WORD_SHARE
+        tokenizers = [self.build_tokenizer(name) for name in names]
+        has_few_new_words = counts[tokenizers[0]].new_word_share < MAX_NEW_WORD_SHARE
         parts = []
-        for name in names:
+        for i, (name, tokenizer) in enumerate(zip(names, tokenizers, strict=True)):
             max_share = MAX_GRAM_SHARE if has_grams(name) and len(names) > 1 else 1.0
-            parts.append(self._fit_analyzer(counts, name, max_share, run, should_release and name == names[-1]))
+            is_last_use = should_release and tokenizer not in tokenizers[i + 1 :]
+            parts.append(self._fit_analyzer(counts[tokenizer], name, max_share, run, is_last_use))
         if len(parts) == 1:
             return parts[0]
         fitted = JoinedTfidf(parts=tuple(part for part, _ in parts))
@@ -100,9 +154,16 @@ class Tfidf(View):
         text, ends = (counts.text, counts.ends) if word_terms is None else (word_terms.text, word_terms.ends)
         frequencies = counts.frequencies if word_terms is None else counts.count_term_frequencies(word_terms, run)
         max_terms = min([n for n in (self.max_features, has_grams(name) and self.max_grams) if n], default=None)
-        kept = select_most_frequent(text, ends, drop_common(frequencies, max_share * n_docs), self.min_df, max_terms)
+        limited, is_ngram = drop_common(frequencies, max_share * n_docs), np.zeros(len(frequencies), bool)
+        limited = np.where(frequencies <= self.max_df * n_docs, limited, 0)
+        if counts.tokenizer.ngrams > 1:
+            is_ngram = ~mark_single_words(text, ends)
+            limited = np.where(is_ngram & ~self._mark_useful_ngrams(text, ends, frequencies, n_docs), 0, limited)
+        kept = select_most_frequent(text, ends, limited, self.min_df, max_terms)
         if not len(kept):
             raise self._empty_corpus_error(n_docs, has_words=len(frequencies) > 0)
+        n_ngrams = int(np.count_nonzero(is_ngram[kept]))
+        kept = kept[np.argsort(is_ngram[kept], kind="stable")]  # clustering of labels reads the words only
 
         fields: dict[str, Any] = {
             "tokenizer": counts.tokenizer,
@@ -122,10 +183,25 @@ class Tfidf(View):
         blocks = run.map(lambda batch: weigh(batch.restore()), batches, "weighing words", total=n_batches)
         matrix = gather_rows(blocks, (n_docs, len(kept)), nnz=int(frequencies[kept].sum()), run=run)
         bag = construct_unchecked(Bag, matrix=matrix, vocabulary=fitted.vocabulary)
-        return fitted, bag.copy_with(weight_scale=compute_weight_scale(n_entries, bag))
+        return fitted, bag.copy_with(
+            n_cluster_columns=len(kept) - n_ngrams if n_ngrams else 0,
+            weight_scale=compute_weight_scale(n_entries, bag),
+        )
+
+    def _mark_useful_ngrams(
+        self, text: np.ndarray, ends: np.ndarray, frequencies: np.ndarray, n_docs: int
+    ) -> np.ndarray:
+        """Return which terms have the document frequency and the lift of a useful n-gram."""
+        is_useful = frequencies >= self.ngram_min_df  # so have the parts of an n-gram
+        numbers = np.flatnonzero(is_useful)
+        lifts = compute_lifts(*select_words(text, ends, numbers), frequencies[numbers], n_docs)
+        is_useful[numbers] = lifts >= self.ngram_min_lift
+        return is_useful
 
     def _empty_corpus_error(self, n_docs: int, has_words: bool) -> XmtcError:
         problem, remedy = f"No word occurs in at least min_df={self.min_df} of the {n_docs} documents", "a lower min_df"
+        if self.max_df < 1:
+            problem, remedy = f"{problem} and in at most the share max_df={self.max_df:g}", f"{remedy} or higher max_df"
         if not has_words:
             problem = f"None of the {n_docs} documents holds a word of at least min_chars={self.min_chars} characters"
             remedy = "a lower min_chars, and check the text field and stop_words"
@@ -168,15 +244,20 @@ class FittedTfidf(FittedView):
         blocks = run.map(weigh, batch_texts(contents), "reading texts", size=len)
         return construct_unchecked(Bag, matrix=stack_rows(blocks, self.size), vocabulary=self.vocabulary)
 
+    @property
+    def has_own_tokenizer(self) -> bool:
+        """True if the tokenizer does not depend on the parameters for words."""
+        return False
+
     def weigh_counts(self, counts: BatchTermCounts) -> csr_array:
         """Return the features of a batch, whose words have numbers of their own."""
         return self.weigh(TermCounts.from_batch(counts), self.vocabulary.find_packed(counts.text, counts.ends))
 
     def spans(self, text: str) -> list[Span]:
-        return find_term_spans(self.tokenizer, [self.term_origin()], text)
+        return find_term_spans([self.term_origin()], text)
 
     def term_origin(self, offset: int = 0) -> TermOrigin:
-        return TermOrigin(None, self.vocabulary, offset)
+        return TermOrigin(self.tokenizer, None, self.vocabulary, offset)
 
     def weigh(self, batch: TermCounts, columns: np.ndarray) -> csr_array:
         """Return the features of a batch, given the column of each of its terms."""
@@ -196,6 +277,10 @@ class AnalyzedTfidf(FittedTfidf):
 
     analyzer: str
 
+    @property
+    def has_own_tokenizer(self) -> bool:
+        return reads_chunks(self.analyzer)
+
     def weigh_counts(self, counts: BatchTermCounts) -> csr_array:
         analyzer = get_analyzer(self.analyzer)
         assert analyzer is not None
@@ -208,7 +293,7 @@ class AnalyzedTfidf(FittedTfidf):
         return self.weigh(expand_counts(batch, *word_columns, self.size), np.arange(self.size, dtype=np.int32))
 
     def term_origin(self, offset: int = 0) -> TermOrigin:
-        return TermOrigin(get_analyzer(self.analyzer), self.vocabulary, offset)
+        return TermOrigin(self.tokenizer, get_analyzer(self.analyzer), self.vocabulary, offset)
 
     def check(self) -> None:
         super().check()
@@ -238,19 +323,20 @@ class JoinedTfidf(FittedView):
 
     def transform(self, contents: Iterable[str], run: Run = Run()) -> Bag:
         def weigh(batch: Collection[str]) -> csr_array:
-            return self.weigh_counts(self.parts[0].tokenizer.count(batch))
+            counts = {tokenizer: tokenizer.count(batch) for tokenizer in {part.tokenizer for part in self.parts}}
+            return stack_columns([part.weigh_counts(counts[part.tokenizer]) for part in self.parts])
 
         blocks = run.map(weigh, batch_texts(contents), "reading texts", size=len)
         return construct_unchecked(Bag, matrix=stack_rows(blocks, self.size), vocabulary=JoinedTerms(self.parts))
 
-    def weigh_counts(self, counts: BatchTermCounts) -> csr_array:
-        """Return the features of a batch, whose words have numbers of their own."""
-        return stack_columns([part.weigh_counts(counts) for part in self.parts])
-
     def join_bags(self, bags: list[Bag], has_few_new_words: bool, run: Run) -> Bag:
         """Return the training documents' features. If words are sufficient to cluster labels, n-grams are excluded from
         clustering, which halves its time."""
-        n_word_columns = sum(part.size for part in self.parts if not is_gram_view(part))
+        n_word_columns = 0
+        for part, bag in zip(self.parts, bags, strict=True):  # the columns before the first n-gram
+            n_word_columns += 0 if is_gram_view(part) else bag.n_cluster_columns or part.size
+            if bag.n_cluster_columns or is_gram_view(part):
+                break
         n_words = max(int(bag.matrix.nnz * bag.weight_scale**2) for bag in bags)
         n_docs = bags[0].n_docs
         blocks = (
@@ -265,12 +351,13 @@ class JoinedTfidf(FittedView):
 
     def spans(self, text: str) -> list[Span]:
         origins = [part.term_origin(first) for part, first in zip(self.parts, self.column_offsets, strict=True)]
-        return find_term_spans(self.parts[0].tokenizer, origins, text)
+        return find_term_spans(origins, text)
 
     def check(self) -> None:
         for part in self.parts:
             part.check()
-        if len(self.parts) < 2 or any(part.tokenizer != self.parts[0].tokenizer for part in self.parts):
+        tokenizers = {replace(part.tokenizer, ngrams=1) for part in self.parts if not part.has_own_tokenizer}
+        if len(self.parts) < 2 or len(tokenizers) > 1:
             raise ValueError("its parts are fewer than two or have different tokenizers")
 
 

@@ -22,7 +22,7 @@ from xmtc.text.word_spans import Span
 
 ANALYZER_PARAM: Any = param(
     AUTO,
-    "Text analyzer: words, snowball:LANGUAGE, simplemma:LANGUAGE, grams, words+grams, or auto (selects one).",
+    "Text analyzer: words, words:1-2, snowball:LANGUAGE, simplemma:LANGUAGE, chars, words+chars, or auto (selects).",
 )
 TEXTS, FEATURES = "texts", "features"  # kinds of content of a corpus, and inputs of a view
 UNKNOWN_ID = 0  # id of words that are not in the vocabulary

@@ -1,8 +1,8 @@
-"""Word counts of a corpus, from which the terms of every analyzer are derived without reading the texts again."""
+"""Token counts of a corpus, from which the terms of every analyzer are derived without reading the texts again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -14,8 +14,8 @@ from xmtc.core.run import Run
 from xmtc.data.batch import Texts
 from xmtc.storage.disk_arrays import ArrayStore
 from xmtc.text.analyzers import WordTerms
-from xmtc.text.string_index import NOT_FOUND, WordMerger, select_words
-from xmtc.text.tokenizer import BatchTermCounts, Tokenizer, batch_texts
+from xmtc.text.string_index import NOT_FOUND, StringIndex, WordMerger
+from xmtc.text.tokenizer import SPACE_BYTE, BatchTermCounts, Tokenizer, batch_texts
 
 MAX_NEW_WORD_SHARE = 0.04  # share of unknown words in new documents, below which words are sufficient terms
 
@@ -72,21 +72,8 @@ class WordCounts:
 
     @classmethod
     def from_texts(cls, tokenizer: Tokenizer, contents: Iterable[str | Texts], run: Run) -> WordCounts:
-        """Count the words of a stream of texts. Only the counts are kept, in the run's working directory if it has
-        one."""
-        store, words, batches = ArrayStore(run.workdir), WordMerger(), []
-
-        def count(batch: Iterable[str]) -> tuple[np.ndarray, np.ndarray, StoredCounts]:
-            counts = tokenizer.count(Texts.from_strings(batch))  # compiled code normalises Texts faster than str
-            stored = StoredCounts.from_counts(TermCounts.from_batch(counts), len(counts.ends) - 1, store)
-            return counts.text, counts.ends, stored
-
-        for text, ends, stored in run.map(count, batch_texts(contents), "reading texts", size=len):
-            words.add(text, ends)
-            batches.append(stored)
-        words.merge()
-        batches = [replace(batch, numbers=numbers) for batch, numbers in zip(batches, words.numbers, strict=True)]
-        return cls(tokenizer, words.text, words.ends, batches)
+        """Count the words of a stream of texts."""
+        return count_texts([tokenizer], contents, run)[tokenizer]
 
     @cached_property
     def n_docs(self) -> int:
@@ -102,37 +89,19 @@ class WordCounts:
         while self.batches:
             yield self.batches.pop(0)
 
-    def select_documents(self, documents: np.ndarray) -> WordCounts:
-        """Return the counts of some documents, given in ascending order, as one batch."""
-        lengths, terms, counts, first = [np.zeros(1, np.int64)], [], [], 0
-        for batch in (stored.restore() for stored in self.batches):
-            after = first + len(batch.starts) - 1
-            here = documents[(documents >= first) & (documents < after)] - first
-            kept = np.zeros(after - first, bool)
-            kept[here] = True
-            entries = np.repeat(kept, np.diff(batch.starts))
-            lengths.append(np.diff(batch.starts)[here])
-            terms.append(batch.terms[entries])
-            counts.append(batch.counts[entries])
-            first = after
-        used, numbers = np.unique(np.concatenate(terms), return_inverse=True)
-        text, ends = select_words(self.text, self.ends, used)
-        rows = TermCounts(np.cumsum(np.concatenate(lengths)), numbers.astype(np.int32), np.concatenate(counts))
-        return WordCounts(self.tokenizer, text, ends, [StoredCounts.from_counts(rows, len(used), ArrayStore(None))])
-
-    def to_batch_counts(self) -> BatchTermCounts:
-        """Return the counts of the only batch."""
-        (batch,) = self.batches
-        return BatchTermCounts(self.text, self.ends, *batch.restore())
-
     @property
     def n_words(self) -> int:
         return len(self.ends) - 1
 
     @cached_property
     def n_entries(self) -> int:
-        """Number of pairs of a document and a distinct word."""
-        return int(self.frequencies.sum())
+        """Number of pairs of a document and a distinct single word."""
+        return int(self.frequencies[self.is_single_word].sum())
+
+    @cached_property
+    def is_single_word(self) -> np.ndarray:
+        """Terms that are not n-grams of several words, shape (n_words,)."""
+        return mark_single_words(self.text, self.ends) if self.tokenizer.ngrams > 1 else np.ones(self.n_words, bool)
 
     @cached_property
     def frequencies(self) -> np.ndarray:
@@ -145,7 +114,7 @@ class WordCounts:
     @property
     def new_word_share(self) -> float:
         """Good-Turing estimate of the probability that a word of a new document is unknown."""
-        return int((self.frequencies == 1).sum()) / max(1, self.n_entries)
+        return int((self.frequencies[self.is_single_word] == 1).sum()) / max(1, self.n_entries)
 
     def count_term_frequencies(self, word_terms: WordTerms, run: Run) -> np.ndarray:
         """Return the document frequency of each term."""
@@ -157,6 +126,70 @@ class WordCounts:
 
         frequencies = run.map(count, self.batches, "counting terms", total=len(self.batches))
         return sum(frequencies, np.zeros(n_terms, np.int64))
+
+
+def count_texts(
+    tokenizers: Collection[Tokenizer], contents: Iterable[str | Texts], run: Run
+) -> dict[Tokenizer, WordCounts]:
+    """Count the tokens of a stream of texts with each tokenizer. Only the counts are kept, in the run's working
+    directory if it has one."""
+    store = ArrayStore(run.workdir)
+    mergers = {tokenizer: WordMerger() for tokenizer in tokenizers}
+    stored: dict[Tokenizer, list[StoredCounts]] = {tokenizer: [] for tokenizer in tokenizers}
+
+    def count(batch: Iterable[str]) -> list[tuple[np.ndarray, np.ndarray, StoredCounts]]:
+        texts, counted = Texts.from_strings(batch), []  # compiled code normalises Texts faster than str
+        for tokenizer in tokenizers:
+            counts = tokenizer.count(texts)
+            entries = StoredCounts.from_counts(TermCounts.from_batch(counts), len(counts.ends) - 1, store)
+            counted.append((counts.text, counts.ends, entries))
+        return counted
+
+    for counted in run.map(count, batch_texts(contents), "reading texts", size=len):
+        for tokenizer, (text, ends, entries) in zip(tokenizers, counted, strict=True):
+            mergers[tokenizer].add(text, ends)
+            stored[tokenizer].append(entries)
+    result = {}
+    for tokenizer, words in mergers.items():
+        words.merge()
+        numbered = zip(stored.pop(tokenizer), words.numbers, strict=True)
+        batches = [replace(batch, numbers=numbers) for batch, numbers in numbered]
+        result[tokenizer] = WordCounts(tokenizer, words.text, words.ends, batches)
+    return result
+
+
+def mark_single_words(text: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return which terms, given as concatenated bytes and end offsets, have no space, shape (n_terms,)."""
+    n_spaces = np.concatenate([[0], np.cumsum(text == SPACE_BYTE)])[ends]
+    return n_spaces[1:] == n_spaces[:-1]
+
+
+def compute_lifts(text: np.ndarray, ends: np.ndarray, frequencies: np.ndarray, n_docs: int) -> np.ndarray:
+    """Return how many times more often each term of several words occurs than if its parts were independent.
+
+    The parts are the first word and the rest, or the last word and the rest, whichever gives less; the lift of a single
+    word is infinite. The terms are given as concatenated bytes, end offsets and document frequencies."""
+    lifts = np.full(len(frequencies), np.inf)
+    ngrams = np.flatnonzero(~mark_single_words(text, ends))
+    if not len(ngrams):
+        return lifts
+    terms = StringIndex.from_subset(text, ends, np.arange(len(frequencies)))
+    spaces = np.flatnonzero(text == SPACE_BYTE)
+    begins, stops = ends[ngrams], ends[ngrams + 1]
+    for cuts in (spaces[np.searchsorted(spaces, begins)], spaces[np.searchsorted(spaces, stops) - 1]):
+        expected = np.full(len(ngrams), 1 / n_docs)
+        for part in (copy_ranges(text, begins, cuts), copy_ranges(text, cuts + 1, stops)):
+            numbers = terms.find_packed(*part)
+            expected *= np.where(numbers == NOT_FOUND, n_docs, frequencies[numbers])
+        lifts[ngrams] = np.minimum(lifts[ngrams], frequencies[ngrams] / expected)
+    return lifts
+
+
+def copy_ranges(text: np.ndarray, begins: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return text[begins[i]:stops[i]] for each i as concatenated bytes and end offsets."""
+    lengths = stops - begins
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    return text[np.repeat(begins - ends[:-1], lengths) + np.arange(ends[-1])], ends
 
 
 def shrink_dtype(numbers: np.ndarray) -> np.ndarray:

@@ -1,7 +1,8 @@
-"""Analyzers, which map words to terms: the words themselves, stems, or character n-grams.
+"""Analyzers, which map tokens to terms: the words themselves, stems, or character n-grams.
 
-An analyzer processes distinct words, so that each is stemmed or split once. Names of analyzers are `words`,
-`snowball:finnish`, `simplemma:fi`, `grams` and `grams:2-4`."""
+An analyzer processes distinct tokens, so that each is stemmed or split once. Names of analyzers are `words`,
+`words:1-2`, `snowball:finnish`, `simplemma:fi`, `chars` and `chars:2-4`, and `grams` and `grams:2-4`. The tokens of
+`chars` are runs of characters other than white space; those of the others are words."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ from xmtc.errors import XmtcError, as_missing_extra, find_similar_names
 from xmtc.text.string_index import StringIndex, index_distinct_words, merge_word_batches
 from xmtc.text.tokenizer import SPACE_BYTE, WORD_CODES_END, decode_code_point
 
-AUTO, WORDS, GRAMS, SNOWBALL, SIMPLEMMA = "auto", "words", "grams", "snowball", "simplemma"
+AUTO, WORDS, CHARS, GRAMS, SNOWBALL, SIMPLEMMA = "auto", "words", "chars", "grams", "snowball", "simplemma"
+CHAR_NGRAM_KINDS = (CHARS, GRAMS)
+MAX_NGRAM_WORDS = 5
 MIN_GRAM_CHARS, MAX_GRAM_CHARS = 3, 5
 CHUNK_BYTES = 1_000_000  # bytes of words that are split at a time
 MAX_CACHED_STEMS = 500_000
@@ -143,47 +146,61 @@ def dense_character_mask() -> np.ndarray:
 
 
 def parse_analyzer_names(setting: str) -> tuple[str, ...]:
-    """Return the analyzer names of a parameter value: two for `words+grams`, none for `auto`."""
+    """Return the analyzer names of a parameter value: two for `words+chars`, none for `auto`."""
     names = tuple(setting.split("+")) if setting != AUTO else ()
     if len(set(names)) < len(names):
         raise XmtcError(
-            f"analyzer={setting!r} contains a duplicate; expected different analyzers, such as words+grams."
+            f"analyzer={setting!r} contains a duplicate; expected different analyzers, such as words+chars."
         )
     return names
 
 
 def has_grams(setting: str) -> bool:
-    return any(name.partition(":")[0] == GRAMS for name in setting.split("+"))
+    """Return True if an analyzer of a parameter value makes character n-grams."""
+    return any(name.partition(":")[0] in CHAR_NGRAM_KINDS for name in setting.split("+"))
+
+
+def reads_chunks(name: str) -> bool:
+    """Return True if an analyzer reads runs of characters other than white space instead of words."""
+    return name.partition(":")[0] == CHARS
+
+
+def parse_word_ngrams(name: str) -> int | None:
+    """Return the maximum number of words of a term, or None if the name has none: 2 for `words:1-2`."""
+    match = re.fullmatch(rf"{WORDS}:1-([1-{MAX_NGRAM_WORDS}])", name)
+    return int(match[1]) if match else None
 
 
 def check_analyzer_name(name: str) -> None:
     """Raise an XmtcError if a name is not an analyzer; packages and languages are not checked."""
     kind, _, setting = name.partition(":")
-    if kind == GRAMS:
+    if kind in CHAR_NGRAM_KINDS:
         parse_grams(name, setting)
-    elif (kind not in STEMMERS or not setting) and name != WORDS:
+    elif (kind not in STEMMERS or not setting) and name != WORDS and parse_word_ngrams(name) is None:
         raise XmtcError(
-            f"Unknown analyzer {name!r:.200}; expected words, snowball:LANGUAGE, simplemma:LANGUAGE, grams, "
-            "grams:3-5, several joined by +, or auto."
+            f"Unknown analyzer {name!r:.200}; expected words, words:1-2 (up to words:1-{MAX_NGRAM_WORDS}), "
+            "snowball:LANGUAGE, simplemma:LANGUAGE, chars, chars:3-5, several joined by +, or auto."
         )
 
 
 @functools.cache
 def get_analyzer(name: str) -> Analyzer | None:
-    """Return the analyzer of a name, or None for words."""
+    """Return the analyzer of a name, or None for words and their n-grams."""
     check_analyzer_name(name)
     kind, _, setting = name.partition(":")
-    if kind == GRAMS:
+    if kind in CHAR_NGRAM_KINDS:
         return parse_grams(name, setting)
-    return StemAnalyzer(STEMMERS[kind](setting)) if setting else None
+    if kind == WORDS:
+        return None
+    return StemAnalyzer(STEMMERS[kind](setting))
 
 
 def parse_grams(name: str, lengths: str) -> CharNgramAnalyzer:
-    if not lengths and name == GRAMS:
+    if name in CHAR_NGRAM_KINDS:
         return CharNgramAnalyzer()
     match = re.fullmatch(r"(\d{1,2})-(\d{1,2})", lengths)
     if not match or not 1 <= int(match[1]) <= int(match[2]) <= 20:
-        raise XmtcError(f"{name!r} has no valid n-gram lengths; expected two lengths up to 20, such as grams:3-5.")
+        raise XmtcError(f"{name!r} has no valid n-gram lengths; expected two lengths up to 20, such as chars:3-5.")
     return CharNgramAnalyzer(int(match[1]), int(match[2]))
 
 

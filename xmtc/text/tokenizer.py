@@ -1,7 +1,8 @@
 """Compiled tokenizer: words of texts as counts per document or as sequences.
 
 A word is a run of letters, digits, marks and underscores: Python's `\\w`, plus combining marks, without which words in
-Devanagari, in Arabic or with decomposed accents would be split. Texts are normalised to NFC first.
+Devanagari, in Arabic or with decomposed accents would be split. A chunk is a run of characters other than white space.
+Texts are normalised to NFC first.
 """
 
 from __future__ import annotations
@@ -35,18 +36,21 @@ from xmtc.text.string_index import (
 
 LETTER_CODES_END = 0x40000  # all letters are below
 VARIATION_SELECTORS_START, WORD_CODES_END = 0xE0000, 0xE01F0  # marks beyond the letters
+CODES_END = 0x110000
 SPACE_BYTE = 32
+TOKEN_UNITS = WORD_UNIT, CHUNK_UNIT = "words", "chunks"
 BATCH_BYTES = 2_000_000  # text per thread: large enough for repeated words, small enough to stream
 
 
 @dataclass(frozen=True)
 class Tokenizer(Form):
-    """Tokenizer of texts into words, or into n-grams of up to `ngrams` words joined by a space."""
+    """Tokenizer of texts into words or chunks, or into n-grams of up to `ngrams` of them joined by a space."""
 
     lowercase: bool = True
     min_chars: int = 2
     ngrams: int = 1
     stop_words: tuple[str, ...] = ()
+    unit: str = WORD_UNIT
 
     def pack(self, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return normalised texts as concatenated bytes and offsets."""
@@ -89,7 +93,7 @@ class Tokenizer(Form):
         latest, new_starts = np.empty(max_words, np.int64), np.zeros_like(starts)
         terms, counts = np.empty(max_words, np.int32), np.empty(max_words, np.int32)
 
-        limits = word_character_mask(), self.min_chars
+        limits = self.character_mask, self.min_chars
         vocabulary, results = (words, word_ends, hashes, slots), (latest, new_starts, terms, counts)
         n_words, n = count_words(text, starts, *limits, *self._stop_word_arrays, *vocabulary, *results)
         word_ends = word_ends[: n_words + 1].copy()
@@ -109,9 +113,14 @@ class Tokenizer(Form):
         words, word_starts = np.empty(len(text) + n_possible, np.uint8), np.zeros(len(starts), np.int64)
         begins, ends = np.empty(n_possible, np.int64), np.empty(n_possible, np.int64)
 
-        limits = max_words, word_character_mask(), self.min_chars
+        limits = max_words, self.character_mask, self.min_chars
         n = split_words(text, starts, *limits, *self._stop_word_arrays, words, begins, ends, word_starts)
         return ByteSpans(words, word_starts, begins[:n], ends[:n])
+
+    @property
+    def character_mask(self) -> np.ndarray:
+        """Code points that belong to tokens."""
+        return word_character_mask() if self.unit == WORD_UNIT else chunk_character_mask()
 
     @functools.cached_property
     def _stop_word_arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -121,6 +130,8 @@ class Tokenizer(Form):
     def check(self) -> None:
         if not (0 < self.min_chars < 2**31 and 0 < self.ngrams < 2**31):
             raise ValueError(f"its min_chars={self.min_chars} or ngrams={self.ngrams} is out of range")
+        if self.unit not in TOKEN_UNITS:
+            raise ValueError(f"its unit={self.unit!r:.100} is neither {WORD_UNIT} nor {CHUNK_UNIT}")
 
     def __call__(self, text: str) -> list[str]:
         """Return the terms of a text in the order of their first occurrence, repeated as often as they occur."""
@@ -216,6 +227,14 @@ def is_word_character(character: str) -> bool:
     return character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M"
 
 
+@cache_with_lock
+def chunk_character_mask() -> np.ndarray:
+    """Return which code points are not white space."""
+    mask = np.ones(CODES_END, bool)
+    mask[[code for code in range(WORD_CODES_END) if chr(code).isspace()]] = False
+    return mask
+
+
 @kernel
 def decode_code_point(text, i):
     """Return the code point at byte i, and the position of the next one."""
@@ -256,7 +275,7 @@ def count_words(
                     i += 1
                 else:
                     code, after = decode_code_point(text, i)
-                    if code >= WORD_CODES_END or not is_word[code]:
+                    if code >= len(is_word) or not is_word[code]:
                         break
                     while i < after:
                         h = (h ^ np.uint64(text[i])) * FNV_PRIME
@@ -325,7 +344,7 @@ def split_words(
             begin, n_chars = i, 0
             while i < end:
                 code, after = decode_code_point(text, i)
-                if code >= WORD_CODES_END or not is_word[code]:
+                if code >= len(is_word) or not is_word[code]:
                     break
                 i = after
                 n_chars += 1

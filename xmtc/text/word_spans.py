@@ -13,7 +13,9 @@ import numpy as np
 from xmtc.text.analyzers import Analyzer
 from xmtc.text.normalisation import limit_marks, normalize_unicode
 from xmtc.text.string_index import NOT_FOUND, StringIndex
-from xmtc.text.tokenizer import WORD_CODES_END, Tokenizer, word_character_mask
+from xmtc.text.tokenizer import CHUNK_UNIT, Tokenizer
+
+OPENING_PUNCTUATION, CLOSING_PUNCTUATION = "([{<\"'`“‘„‚«‹¿¡", ")]}>\"'`”’“‘»›.,;:!?…"  # around the words of a text
 
 
 class Span(NamedTuple):
@@ -32,7 +34,7 @@ def find_spans(tokenizer: Tokenizer, text: str) -> list[Span]:
     normalized = normalize_for_tokenizer(tokenizer, [text])[0]
     origins, stop_words = map_origins(tokenizer, text), set(normalize_for_tokenizer(tokenizer, tokenizer.stop_words))
     spans = []
-    for begin, end in find_word_runs(normalized):
+    for begin, end in find_token_runs(normalized, tokenizer.character_mask):
         word = normalized[begin:end]
         if len(word) >= tokenizer.min_chars and word not in stop_words:
             spans.append(Span(origins[begin], origins[end], word))
@@ -45,10 +47,10 @@ def normalize_for_tokenizer(tokenizer: Tokenizer, texts: list[str] | tuple[str, 
     return [bytes(packed[begin:end]).decode() for begin, end in pairwise(ends)]
 
 
-def find_word_runs(text: str) -> list[tuple[int, int]]:
+def find_token_runs(text: str, character_mask: np.ndarray) -> list[tuple[int, int]]:
     codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
     is_word = np.zeros(len(codes) + 2, bool)
-    is_word[1:-1] = (codes < WORD_CODES_END) & word_character_mask()[np.minimum(codes, WORD_CODES_END - 1)]
+    is_word[1:-1] = (codes < len(character_mask)) & character_mask[np.minimum(codes, len(character_mask) - 1)]
     edges = np.flatnonzero(is_word[1:] != is_word[:-1]).tolist()
     return list(zip(edges[::2], edges[1::2], strict=True))
 
@@ -88,8 +90,9 @@ def is_composing(unit: str, character: str) -> bool:
 
 
 class TermOrigin(NamedTuple):
-    """Analyzer, or None for words, with the vocabulary of its terms."""
+    """Tokenizer and analyzer, or None for words, with the vocabulary of their terms."""
 
+    tokenizer: Tokenizer
     analyzer: Analyzer | None
     vocabulary: StringIndex
     offset: int  # number of the first term
@@ -103,9 +106,53 @@ class TermOrigin(NamedTuple):
         ]
 
 
-def find_term_spans(tokenizer: Tokenizer, origins: list[TermOrigin], text: str) -> list[Span]:
+def find_term_spans(origins: list[TermOrigin], text: str) -> list[Span]:
     """Return the words of a text with their terms. The weight of a term is divided equally among its occurrences, and
-    that of an occurrence in several words among these in proportion to their lengths."""
+    that of an occurrence in several words among these in proportion to their lengths. Words inside a chunk are one
+    word with it."""
+    tokenizers = dict.fromkeys(origin.tokenizer for origin in origins)
+    found = [
+        find_tokenizer_spans(tokenizer, [origin for origin in origins if origin.tokenizer == tokenizer], text)
+        for tokenizer in tokenizers
+    ]
+    spans = found[0] if len(found) == 1 else merge_spans([span for spans in found for span in spans])
+    has_chunks = any(tokenizer.unit == CHUNK_UNIT for tokenizer in tokenizers)
+    return [trim_punctuation(span, text) for span in spans] if has_chunks else spans
+
+
+def merge_spans(spans: list[Span]) -> list[Span]:
+    """Return the spans in reading order; overlapping ones become one with the word of the longest."""
+    merged: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span.begin, -span.end)):
+        if merged and span.begin < merged[-1].end:
+            last = merged[-1]
+            merged[-1] = Span(
+                last.begin,
+                max(last.end, span.end),
+                last.word,
+                last.numbers + span.numbers,
+                last.shares + span.shares,
+                last.parts + span.parts,
+            )
+        else:
+            merged.append(span)
+    return merged
+
+
+def trim_punctuation(span: Span, text: str) -> Span:
+    """Return a chunk without the punctuation around it; its terms are kept."""
+    piece = text[span.begin : span.end].rstrip(CLOSING_PUNCTUATION)
+    end = span.begin + len(piece)
+    begin = end - len(piece.lstrip(OPENING_PUNCTUATION))
+    if begin == end or (begin, end) == (span.begin, span.end):
+        return span
+    parts = tuple((min(max(first, begin), end), max(min(last, end), begin)) for first, last in span.parts)
+    word = span.word.rstrip(CLOSING_PUNCTUATION).lstrip(OPENING_PUNCTUATION)
+    return span._replace(begin=begin, end=end, word=word, parts=parts)
+
+
+def find_tokenizer_spans(tokenizer: Tokenizer, origins: list[TermOrigin], text: str) -> list[Span]:
+    """Return the tokens of a text with their terms."""
     words = find_spans(tokenizer, text)
     found: list[list[TermPart]] = [[] for _ in words]
     cache: dict[str, list[tuple[int, int, int]]] = {}
