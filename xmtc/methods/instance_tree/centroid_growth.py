@@ -245,7 +245,7 @@ def grow_centroid_tree(features, labels, Y, sizes, limits, state):
     label_work = np.zeros((n_label_buckets, max_clusters), np.float32), np.zeros(n_label_buckets, np.bool_)
     bounds = np.empty(max_clusters + 1, np.int64)
     node_work = np.empty(n_docs), similarities, np.empty(n_docs, np.int64), bounds, np.empty(n_docs, np.int64)
-    leaf_labels, shares = np.empty(n_labels, np.int32), np.zeros(n_labels)
+    leaf_labels, shares, label_weights = np.empty(n_labels, np.int32), np.zeros(n_labels), np.ones(n_labels)
 
     n_children, node_begins = np.zeros(2 * n_docs, np.int32), np.empty(2 * n_docs + 1, np.int64)
     node_sizes = np.empty(2 * n_docs, np.int32)
@@ -277,7 +277,9 @@ def grow_centroid_tree(features, labels, Y, sizes, limits, state):
                     centroid_ends[n_nodes + 1] = n_weights
                     n_nodes += 1
         else:
-            n_kept = select_leaf_labels(node_docs, Y[0], Y[1], max_leaf_labels, leaf_labels, shares)
+            n_kept = select_leaf_labels(
+                node_docs, Y[0], Y[1], label_weights, max_leaf_labels, leaf_labels, shares
+            )
             items, values = enlarge_array(items, n_values + n_kept), enlarge_array(values, n_values + n_kept)
             for i in range(n_kept):
                 items[n_values + i], values[n_values + i] = leaf_labels[i], shares[leaf_labels[i]]
