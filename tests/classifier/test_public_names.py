@@ -169,7 +169,7 @@ def test_help_has_numpydoc_sections():
 
         Notes
         -----
-        What people see first""")
+        Public names""")
     )
 
 

@@ -142,7 +142,7 @@ MISTAKES = [
     (["predict", "model", ".", "--per-file", "--suffix", ".txt"], "--suffix '.txt' cannot end the names of results"),
     (["predict", "model", "--string", "x", "--per-file"], "--per-file needs FILE and cannot be combined with"),
     (["predict", "model", "--string", "x", "--keep", "id"], "--keep needs FILE and cannot be combined with --str"),
-    (["predict", "model", "plain.txt", "--keep", "id"], "--keep id needs a corpus with named fields, a table or JSO"),
+    (["predict", "model", "plain.txt", "--keep", "id"], "Files have no field 'id'; expected file, text, beginning"),
     (["predict", "model", "table.csv", "--keep", "titel"], "table.csv, the header: there is no field 'titel' among"),
     (["predict", "model", "test.jsonl", "--wide", "--format", "jsonl"], "--wide needs a table, but JSON Lines have"),
     (["predict", "model", "test.jsonl", "--wide"], "--wide needs a table, but JSON Lines have one object per document"),

@@ -360,13 +360,13 @@ def test_ratios_are_eqs_7_to_9_and_12_to_14(batch, monkeypatch):
     if not (root / "experiments").exists():
         pytest.skip("the experiments are in the checkout alone")
     monkeypatch.syspath_prepend(str(root / "experiments"))
-    predicted = runpy.run_path(str(root / "experiments" / "aplc.py"))["predicted"]
+    predict_cost = runpy.run_path(str(root / "experiments" / "aplc.py"))["predict_cost"]
     sizes, shares, d, q = (4000, 3000, 2000), np.array([1.0, 0.3, 0.02]), 512, 2
     p = [1 - (1 - share) ** batch for share in shares[1:]]
     n_par = d * sum(l_i / q**i for i, l_i in enumerate(sizes))  # eq. 7
     cost = (
         batch * d * (sizes[0] + sum(p_i * l_i / q**i for i, (l_i, p_i) in enumerate(zip(sizes[1:], p, strict=True), 1)))
     )
-    found = predicted(sizes, shares, batch)
+    found = predict_cost(sizes, shares, batch)
     assert found["eq. 9"] == round(d * sum(sizes) / n_par, 2)  # eq. 8 over eq. 7
     assert found["eq. 14"] == round(batch * d * sum(sizes) / cost, 2)  # eq. 13 over eq. 12

@@ -46,7 +46,11 @@ def another(place: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_concurrent_change_is_not_undone(place, another, words):
     done = invoke(*words.split(), cwd=place)
     assert done.returncode == 2
-    assert done.stderr.decode().endswith("model was changed by another command in the meantime; repeat this command.")
+    assert (
+        done.stderr.decode()
+        .strip()
+        .endswith("model was changed by another command in the meantime; repeat this command.")
+    )
     assert another not in [tag.label for tag in Tagger.load(place / "model").predict_labels(["word0alpha"], k=50)[0]]
     assert [path.name for path in place.iterdir() if path.name.startswith(".")] == []
 

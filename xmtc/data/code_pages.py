@@ -14,6 +14,7 @@ from collections import Counter
 from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
+from unicodedata import category
 
 DEFAULT_CODE_PAGE = "windows-1252"
 # In order of preference, with the names that are common outside Python ("windows-1252", not "cp1252").
@@ -37,6 +38,7 @@ ISOLATED_LETTER, CAPITAL_LETTER, LETTER_BEFORE_DIGIT = -4.0, -1.0, -2.0
 SMALL_AT_START = -4.0  # of a line
 OPENING_SYMBOLS = frozenset("„‚¿¡")  # never after a letter
 LONE_SYMBOLS = frozenset("½¼¾¤¦¨´¸•")  # never next to a letter
+GRAPHIC_CATEGORIES = ("No", "So", "Sm")  # superscripts, line drawing and mathematical symbols: not before a letter
 CHARACTERS_WITHIN_WORDS = frozenset("’·\xad")
 ONE_LETTER_WORDS = frozenset("àèéêìòóöåùâáíøæаивкосуяіїєйжбηοω")
 NON_ASCII_PATTERN = re.compile(r"[^\x00-\x7f]")
@@ -133,6 +135,7 @@ def rate_place(character: str, before: str, after: str) -> float:
         is_misplaced = is_within_word and character not in CHARACTERS_WITHIN_WORDS
         is_misplaced |= before.isalpha() and character in OPENING_SYMBOLS
         is_misplaced |= (before.isalpha() or after.isalpha()) and character in LONE_SYMBOLS
+        is_misplaced |= after.isalpha() and character not in SYMBOLS and category(character) in GRAPHIC_CATEGORIES
         return SYMBOLS.get(character, OTHER_SYMBOL) + MISPLACED_SYMBOL * is_misplaced
     if not (before.isalpha() or after.isalpha()):
         if before == "\n" and character.islower():

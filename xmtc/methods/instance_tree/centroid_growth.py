@@ -277,9 +277,7 @@ def grow_centroid_tree(features, labels, Y, sizes, limits, state):
                     centroid_ends[n_nodes + 1] = n_weights
                     n_nodes += 1
         else:
-            n_kept = select_leaf_labels(
-                node_docs, Y[0], Y[1], label_weights, max_leaf_labels, leaf_labels, shares
-            )
+            n_kept = select_leaf_labels(node_docs, Y[0], Y[1], label_weights, max_leaf_labels, leaf_labels, shares)
             items, values = enlarge_array(items, n_values + n_kept), enlarge_array(values, n_values + n_kept)
             for i in range(n_kept):
                 items[n_values + i], values[n_values + i] = leaf_labels[i], shares[leaf_labels[i]]
