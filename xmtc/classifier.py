@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import numpy as np
@@ -48,6 +49,7 @@ from xmtc.errors import XmtcError
 from xmtc.evaluation import DEFAULT_METRICS
 from xmtc.explain.highlights import Highlight
 from xmtc.features import FEATURES, TEXTS
+from xmtc.hub import HUB_PREFIX, cache_model, push_model, render_card
 from xmtc.model_folder import damaged_model_error
 from xmtc.parameters import (
     check_parameter_names,
@@ -485,6 +487,25 @@ class Classifier(BaseEstimator):
             classifier.n_features_in_ = tagger.views["columns"].n_inputs
             classifier._restore_feature_names(folder)
         return classifier
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, revision: str | None = None) -> Classifier:
+        """Open a model folder, or a model of the Hugging Face Hub (`hf:user/name`), which is kept in the cache.
+
+        Nothing of the model is executed."""
+        return cls.load(cache_model(str(name), revision=revision) if str(name).startswith(HUB_PREFIX) else name)
+
+    save_pretrained = save
+
+    def push_to_hub(self, name: str, *, private: bool = False, **card: Any) -> str:
+        """Upload the model with a model card to the Hugging Face Hub, and return its address.
+
+        `card` are options of `xmtc.hub.model_card.render_model_card`: report, license and intended_use."""
+        with TemporaryDirectory() as folder:
+            self.save(Path(folder) / "model")
+            return push_model(
+                Path(folder) / "model", name, render_card(Path(folder) / "model", name, **card), private=private
+            )
 
     def _restore_feature_names(self, folder: str | Path) -> None:
         names = self.tagger_.about.get("feature_names")

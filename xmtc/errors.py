@@ -34,6 +34,7 @@ EXTRAS = {
     "rispy": ("rispy", "library"),
     "bibtexparser": ("bibtexparser", "library"),
     "rdflib": ("rdflib", "vocab"),
+    "huggingface_hub": ("huggingface_hub", "hub"),
     "snowballstemmer": ("snowballstemmer", "languages"),
     "simplemma": ("simplemma", "languages"),
     "py3langid": ("py3langid", "languages"),

@@ -47,6 +47,7 @@ NOT_RUN = {
     "docs/how-to/explain.md": (1, "measured: minutes, word vectors to download, Chromium"),
     "docs/how-to/scores.md": (1, "more documents than these pages have; tests/scores/test_calibration.py runs it"),
     "docs/how-to/serve.md": (3, "services and Docker; tests/server/test_process.py and test_container.py run them"),
+    "docs/how-to/share-a-model.md": (2, "the Hugging Face Hub; tests/hub/test_hub.py runs one on loopback"),
     "docs/how-to/use-a-cluster.md": (4, "several machines; tests/cluster/test_ray_cluster.py has several nodes on one"),
     "docs/how-to/performance.md": (2, "a GPU, and vectors and encoders to download; several processes"),
     "docs/how-to/vectors-and-encoders.md": (4, "vectors and encoders to download"),
