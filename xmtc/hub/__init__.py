@@ -148,7 +148,6 @@ def hub_errors(repository: str) -> Iterator[None]:
     """Turn errors of the hub and of the network into XmtcError."""
     try:
         import huggingface_hub.errors as hub
-        from httpx import HTTPError
     except ImportError as error:
         raise as_missing_extra("Sharing models", error) from error
     refusals: dict[type[Exception], str] = {
@@ -164,7 +163,7 @@ def hub_errors(repository: str) -> Iterator[None]:
     except tuple(refusals) as error:
         reason = next(text for kind, text in refusals.items() if isinstance(error, kind))
         raise XmtcError(f"{repository}: {reason}.") from None
-    except (hub.HfHubHTTPError, HTTPError, hub.LocalEntryNotFoundError) as error:
+    except (hub.HTTPError, hub.LocalEntryNotFoundError) as error:  # HTTPError is that of the client's HTTP library
         raise XmtcError(f"{repository}: the hub did not answer as expected ({first_line(error)}).") from None
     except OSError as error:
         raise XmtcError(f"{repository}: {describe_error(error)}.") from None
