@@ -28,11 +28,11 @@ def main() -> None:
     parser.add_argument("--driver", type=float, default=2.2, help="of these, µs where the command was typed")
     parser.add_argument("--sent", type=float, default=66, help="bytes sent for a document and level, beside arrays")
     asked = parser.parse_args()
-    for name, value, why in figures(asked):
+    for name, value, why in estimate_figures(asked):
         print(f"| {name} | {value} | {why} |")
 
 
-def figures(asked: argparse.Namespace) -> list[tuple[str, str, str]]:
+def estimate_figures(asked: argparse.Namespace) -> list[tuple[str, str, str]]:
     levels = ceil(log2(asked.labels / MAX_LEAF)) + 1
     steps, longer = asked.docs * levels * asked.trees, asked.words / MEASURED_WORDS
     n_values = asked.docs * asked.words

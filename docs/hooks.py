@@ -33,7 +33,7 @@ from xmtc.scores.calibration import Calibration
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
-from licences import dependencies  # noqa: E402
+from licences import find_dependencies  # noqa: E402
 
 from experiments.__main__ import make_report  # noqa: E402
 from experiments.page import render_side_by_side  # noqa: E402
@@ -148,7 +148,7 @@ def measures_table() -> str:
 
 
 def dependencies_table() -> str:
-    return table(["package", "version", "licence"], [list(each) for each in dependencies()])
+    return table(["package", "version", "licence"], [list(each) for each in find_dependencies()])
 
 
 def methods_part() -> str:

@@ -22,7 +22,7 @@ def explain(
     file: Annotated[
         str | None, typer.Argument(metavar="FILE", help="File with one text, also HTML or PDF; - reads standard input.")
     ] = None,
-    string: Annotated[str | None, typer.Option(metavar="TEXT", help="The text itself, instead of FILE.")] = None,
+    string: Annotated[str | None, typer.Option(metavar="TEXT", help="A single text, instead of FILE.")] = None,
     label: Annotated[
         list[str] | None,
         typer.Option("--label", "-l", metavar="LABEL", help="Label to explain, or its name (repeatable)."),

@@ -341,19 +341,15 @@ def format_corpus_options(reading: CorpusOptions) -> list[str]:
     return words
 
 
-def parse_time_budget(text: str) -> float:
-    return parse_time("--time-limit", text)
-
-
-def parse_time(option: str, text: str) -> float:
-    """Return the value of an option such as 90s, 30m or 2h in seconds."""
+def parse_time_limit(text: str) -> float:
+    """Return the value of `--time-limit`, such as 90s, 30m or 2h, in seconds."""
     import re
 
     from xmtc.errors import XmtcError
 
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh])", text.strip().lower())
     if match is None or float(match[1]) == 0:
-        raise XmtcError(f"{option} {text} is not a time; expected a number with s, m or h, such as 90s, 10m or 2h.")
+        raise XmtcError(f"--time-limit {text} is not a time; expected a number with s, m or h, such as 90s, 10m or 2h.")
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
