@@ -4,7 +4,7 @@ its commands, and those of LibMultiLabel and napkinXC.
 The two peers are twins, written after their code, because both learn on scores of their own models only.
 LibMultiLabel 0.10.0 `linear/linear.py`, micromacro-freq of Lin and Lin (CIKM 2023): its cross-validation, which is
 there to get scores of documents that are not trained on, gives way to the held-out documents; labels without a true
-document there, of which it has none, keep 0.5. napkinXC 0.7.2 `src/model.cpp`, online F-measure optimisation, macro and
+document in that part keep 0.5. napkinXC 0.7.2 `src/model.cpp`, online F-measure optimisation, macro and
 micro, as its command begins (a = 10, b = 20) and, macro, as its example does (a = 1, b = 2, ten passes).
 
 python experiments/decisions.py cve-libraries delicious imdb-meka eurlex57k tibkat-gnd-en yso-finna-en --work /tmp/work
@@ -172,7 +172,7 @@ def tune_micromacro(found: Predictions, Y: csr_array, n_labels: int) -> np.ndarr
 def tune_online_macro(
     found: Predictions, Y: csr_array, n_labels: int, a: float = 10.0, b: float = 20.0, passes: int = 1
 ) -> np.ndarray:
-    """After each document, set the threshold of a label to half of its F1 so far."""
+    """Set the threshold of a label to half of its F1 so far."""
     right, total = np.full(n_labels, a), np.full(n_labels, b)
     for document in list(range(found.n_docs)) * passes:
         labels, scores = found.labels[document], found.scores[document]

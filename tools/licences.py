@@ -54,11 +54,13 @@ def find_distribution(name: str) -> Distribution | None:
 
 def read_licence(package: Distribution) -> str:
     """Return the licence from the metadata: an expression, a classifier, or the first line of a text."""
-    said = package.metadata
-    if expression := said.get("License-Expression"):
+    metadata = package.metadata
+    if expression := metadata.get("License-Expression"):
         return expression
-    names = [line.rpartition(" :: ")[2] for line in said.get_all("Classifier") or [] if line.startswith("License ::")]
-    return ", ".join(names) or (said.get("License") or "not said").partition("\n")[0]
+    names = [
+        line.rpartition(" :: ")[2] for line in metadata.get_all("Classifier") or [] if line.startswith("License ::")
+    ]
+    return ", ".join(names) or (metadata.get("License") or "unknown").partition("\n")[0]
 
 
 if __name__ == "__main__":

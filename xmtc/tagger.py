@@ -506,7 +506,7 @@ def get_view_unit(name: str) -> str:
 
 def require_allowed_labels(allowed: np.ndarray) -> np.ndarray:
     if not allowed.any():
-        raise XmtcError("The model's own filter excludes all labels that are left; allow more, or deny fewer.")
+        raise XmtcError("The model's own filter excludes all remaining labels; allow more, or deny fewer.")
     return allowed
 
 

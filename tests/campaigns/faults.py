@@ -111,7 +111,7 @@ def limit_address_space(case: FaultCase, rng: np.random.Generator) -> None:
 
 
 def limit_total_memory(case: FaultCase, rng: np.random.Generator) -> None:
-    """From less memory than Python needs to enough for all."""
+    """Limit memory to between less than Python needs and enough for all commands."""
     case.space = int(2 ** rng.uniform(26, 31))
     case.said.append(f"{case.space >> 20} MiB of memory in all")
 

@@ -1,4 +1,4 @@
-"""Every parameter of every method and view at its extremes, through Python and through the command.
+"""Campaign with extreme values of every parameter of every method and view, through Python and the command line.
 
     python -m tests.campaigns.parameters --minutes 2 --seed 0
 

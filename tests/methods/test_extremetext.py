@@ -50,7 +50,7 @@ def model_of(d: int = 6) -> ExtremeTextModel:
 
 
 def paths() -> list[list[int]]:
-    """Nodes on the path to each label, without the root, found by a walk from the root."""
+    """Return the nodes on the path to each label, without the root."""
     found: dict[int, list[int]] = {}
 
     def walk(node: int, path: list[int]) -> None:

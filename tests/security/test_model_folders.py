@@ -244,7 +244,7 @@ def test_form_without_a_type_name_is_rejected(folder: Path, name: Any) -> None:
         ("scores", {"are": [], "because": ""}, "its scores.are is [], expected one of probabilities, raw"),
         ("scores", {"are": "raw"}, "its scores.because is missing"),
         ("package", 7, "its package is 7, expected text"),
-        ("package", "x --index-url=http://evil", "its package is 'x --index-url=http://evil', which is no name of one"),
+        ("package", "x --index-url=http://evil", "its package 'x --index-url=http://evil' is not a valid package name"),
         ("reading", [], "its reading is [], expected an object"),
         ("reading", {"text": True}, "its reading.text is True, expected text"),
         ("reading", {"encoding": 1}, "its reading.encoding is 1, expected text"),

@@ -96,7 +96,7 @@ def parse_separator(text: str) -> str:
 
 @dataclass(frozen=True)
 class CorpusOptions:
-    """How to read a corpus. Unset options are as for the training corpus of the model, or detected."""
+    """Options of a corpus. Unset ones are as for the training corpus of the model, or detected."""
 
     input_format: Annotated[
         str | None, input_option(metavar="FORMAT", help="Input format; detected from name and content by default.")
@@ -377,6 +377,6 @@ def select_formatter(
         with open(path, "rb") as stream:
             head, (begin, mark) = stream.read(1000), signatures[kind]
         if not head.startswith(begin) or mark not in head:
-            raise XmtcError(f"{path} exists and is no {report_kind} of xmtc; choose another name or move it away.")
+            raise XmtcError(f"{path} exists and is not a {report_kind} of xmtc; choose another name or move it away.")
     check_output_path(path)
     return formatters[kind]

@@ -185,7 +185,7 @@ def filter(
     clear: Annotated[bool, typer.Option("--clear", help="Remove the filter of the model instead.")] = False,
     output: ModelOutputOption = None,
 ) -> None:
-    """Restrict the labels that a model predicts; replaces a filter that it has.
+    """Restrict the labels that a model predicts; an existing filter is replaced.
 
     Changes MODEL in place unless -o is given.
     """

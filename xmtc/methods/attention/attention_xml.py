@@ -9,7 +9,7 @@ per node (Algorithm 1) has one network per level; a level scores only the childr
 above (training: Algorithm 3, prediction: Algorithm 4).
 
 Where the papers are silent, this module follows the authors' code: dropout of words and states, gradient clipping
-relative to recent norms, and averaged weights, of which the best by nDCG@5 are kept.
+relative to recent norms, and averaged weights. The weights with the best nDCG@5 are kept.
 
 Differences from the papers by default; a preset removes them:
 

@@ -7,7 +7,7 @@ The convolution of a region's bag of words is the sum of the weight rows of its 
 Differences from the paper:
 
 - The loss is binary cross-entropy, summed over labels, instead of the square loss.
-- Training uses Adam and averaged weights, of which the best by nDCG@5 are kept, instead of SGD with momentum.
+- Training uses Adam and averaged weights instead of SGD with momentum, and keeps the weights with the best nDCG@5.
 - Regions start at words of the text and may extend beyond its end; the paper also has regions that start before it.
 - Dropout is also applied to the word rows.
 - Output biases start at the log-odds of the labels.
