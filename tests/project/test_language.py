@@ -21,9 +21,9 @@ VAGUE_NAMES = {"asked", "beside", "found", "given", "judged", "misc", "shown", "
 def iterate_docstrings() -> Iterator[tuple[str, str]]:
     for path, tree in TREES.items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
-                if docstring := ast.get_docstring(node):
-                    yield f"{path}: {getattr(node, 'name', 'module')}: {docstring.splitlines()[0]}", docstring
+            is_documented = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module)
+            if is_documented and (docstring := ast.get_docstring(node)):
+                yield f"{path}: {getattr(node, 'name', 'module')}: {docstring.splitlines()[0]}", docstring
 
 
 def test_docstrings_are_understood_without_the_name():

@@ -48,7 +48,17 @@ MAX_FLAT_LABELS = 20_000  # maximum number of nodes in the first level; each has
 
 @dataclass(frozen=True)
 class AttentionXML(RecurrentMethod):
-    """Bidirectional LSTM with one attention per label (You et al., NeurIPS 2019)."""
+    """Bidirectional LSTM with one attention per label (You et al., NeurIPS 2019).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import AttentionXML
+    >>> texts, labels = ["cats purr softly", "dogs bark loudly"] * 30, [["cat"], ["dog"]] * 30
+    >>> method = AttentionXML(**AttentionXML.quick_parameters)
+    >>> Classifier(method, calibrate=False).fit(texts, labels).predict(["dogs bark"], k=1)
+    [['dog']]
+    """
 
     presets: ClassVar[Presets] = ATTENTION_XML_PRESETS
     quick_parameters: ClassVar[dict[str, Any]] = {

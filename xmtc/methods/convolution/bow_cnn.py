@@ -103,7 +103,17 @@ class BowCNNDesign(ConvolutionalDesign):
 
 @dataclass(frozen=True)
 class BowCNN(ConvolutionalMethod):
-    """Convolution over bag-of-words regions (Johnson and Zhang, NAACL 2015)."""
+    """Convolution over bag-of-words regions (Johnson and Zhang, NAACL 2015).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import BowCNN
+    >>> texts, labels = ["cats purr softly", "dogs bark loudly"] * 30, [["cat"], ["dog"]] * 30
+    >>> method = BowCNN(**BowCNN.quick_parameters)
+    >>> Classifier(method, calibrate=False).fit(texts, labels).predict(["dogs bark"], k=1)
+    [['dog']]
+    """
 
     quick_parameters: ClassVar[dict[str, Any]] = {
         "maps": 64, "region": 3, "stride": 1, "chunks": 2, "batch": 16, "epochs": 8, "rate": 0.01, "average_from": 4,
