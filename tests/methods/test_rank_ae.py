@@ -44,12 +44,12 @@ from xmtc.methods.autoencoder.network import (  # noqa: E402
     SequenceFeatures,
 )
 from xmtc.methods.autoencoder.rank_ae import RankAE, mean_squared_distance  # noqa: E402
-from xmtc.nn.batch_norm import BatchNorm  # noqa: E402
 from xmtc.nn.batches import (  # noqa: E402
     BagLoader,
     LabelLoader,
     TokenLoader,
 )
+from xmtc.nn.layers import BatchNorm  # noqa: E402
 from xmtc.nn.network import Weights  # noqa: E402
 from xmtc.nn.output_losses import (  # noqa: E402
     CrossEntropyLoss,

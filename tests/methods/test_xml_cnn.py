@@ -23,8 +23,8 @@ from xmtc.methods.convolution.bow_cnn import BowCNN, BowCNNDesign  # noqa: E402
 from xmtc.methods.convolution.model import ConvolutionalModel  # noqa: E402
 from xmtc.methods.convolution.network import NetworkWithLoss, compute_chunk_offsets  # noqa: E402
 from xmtc.methods.convolution.xml_cnn import PRESETS, XMLCNN, XMLCNNDesign  # noqa: E402
-from xmtc.nn.batch_norm import BatchNorm  # noqa: E402
 from xmtc.nn.batches import LabelLoader, TokenLoader  # noqa: E402
+from xmtc.nn.layers import BatchNorm  # noqa: E402
 from xmtc.nn.network import (  # noqa: E402
     TrainedNetwork,
     Weights,

@@ -31,9 +31,9 @@ from xmtc.errors import XmtcError
 from xmtc.methods.convolution.base import ConvolutionalMethod
 from xmtc.methods.convolution.model import VIEW, ConvolutionalDesign
 from xmtc.methods.convolution.network import ConvolutionalNetwork, max_pool_chunks
-from xmtc.nn.batch_norm import BatchNorm
 from xmtc.nn.batches import TokenBatch
 from xmtc.nn.initial_vectors import load_token_vectors
+from xmtc.nn.layers import BatchNorm
 from xmtc.nn.network import check_positive
 
 
