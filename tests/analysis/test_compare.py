@@ -507,7 +507,7 @@ def test_trained_models_are_compared(corpus):
         (["bonsai"], "give a training corpus with --train CORPUS"),
         (["parabel", "--train", "train.jsonl", "--time-limit", "soon"], "--time-limit soon is not a time"),
         (["parabel", "--train", "train.jsonl", "-o", "x.pdf"], "does not say what to write"),
-        (["parabel", "--train", "train.jsonl", "-o", "train.md"], "exists and is no comparison of xmtc"),
+        (["parabel", "--train", "train.jsonl", "-o", "train.md"], "exists and is not a comparison of xmtc"),
         (["parabel", "--train", "train.jsonl", "--checkpoint", "model"], "--checkpoint model contains other files"),
         (["parabel", "--train", "train.jsonl", "--test", "a", "--test", "b"], "Found 2 --test for 1 --train"),
         (["parable", "--train", "train.jsonl"], "Did you mean parabel"),
