@@ -25,10 +25,10 @@ AddLabels = Callable[[np.ndarray, np.ndarray, np.ndarray], None]  # add(total, l
 DotLabels = Callable[[np.ndarray, np.ndarray], None]  # dot(vector, products), which writes each label's product
 
 
-def split_pieces(lengths: np.ndarray, min_values: int = MIN_PIECE_VALUES) -> list[slice]:
-    """Split rows of given lengths into pieces of about equally many values, at least `min_values`."""
+def split_pieces(lengths: np.ndarray, min_values: int | None = None) -> list[slice]:
+    """Split rows of given lengths into pieces of about equally many values, at least `min_values` or MIN_PIECE_VALUES."""
     ends = np.cumsum(lengths, dtype=np.int64)
-    n_pieces = int(min(max(ends[-1] // min_values, 1), MAX_PIECES)) if len(ends) else 1
+    n_pieces = int(min(max(ends[-1] // (min_values or MIN_PIECE_VALUES), 1), MAX_PIECES)) if len(ends) else 1
     cuts = np.searchsorted(ends, ends[-1] * np.arange(1, n_pieces) // n_pieces) if n_pieces > 1 else []
     bounds = [0, *map(int, cuts), len(lengths)]
     return [slice(begin, end) for begin, end in pairwise(bounds)]
@@ -49,7 +49,7 @@ def split_balanced(
     first: int,
     second: int,
     parallel_map: MapFunction = map,
-    min_piece_values: int = MIN_PIECE_VALUES,
+    min_piece_values: int | None = None,
 ) -> np.ndarray:
     """Return a mask of the positions of `part` in the first cluster. The rows at the positions `first` and `second` are
     the initial centres."""
@@ -200,7 +200,7 @@ def add_labels(
     labels: np.ndarray,
     factors: np.ndarray,
     parallel_map: MapFunction = map,
-    min_piece_values: int = MIN_PIECE_VALUES,
+    min_piece_values: int | None = None,
 ) -> None:
     """Add the rows of labels times their factors to `total`, summing each piece first."""
     pieces = split_pieces(V.indptr[labels + 1] - V.indptr[labels], min_piece_values)
