@@ -26,7 +26,7 @@ DotLabels = Callable[[np.ndarray, np.ndarray], None]  # dot(vector, products), w
 
 
 def split_pieces(lengths: np.ndarray, min_values: int | None = None) -> list[slice]:
-    """Split rows of given lengths into pieces of about equally many values, at least `min_values` or MIN_PIECE_VALUES."""
+    """Split rows of given lengths into pieces of about equally many values, by default at least MIN_PIECE_VALUES."""
     ends = np.cumsum(lengths, dtype=np.int64)
     n_pieces = int(min(max(ends[-1] // (min_values or MIN_PIECE_VALUES), 1), MAX_PIECES)) if len(ends) else 1
     cuts = np.searchsorted(ends, ends[-1] * np.arange(1, n_pieces) // n_pieces) if n_pieces > 1 else []
