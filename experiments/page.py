@@ -14,7 +14,7 @@ from experiments.commands import ExperimentContext, ExperimentFailed, plan_corpo
 from experiments.rows import TABLES_FOLDER, Experiment, ExperimentRow, find_members, load_experiment
 from xmtc.analysis.report.files import render_markdown_rows
 from xmtc.analysis.result_files import ResultRecord, load_results
-from xmtc.explain.highlights import escape_text
+from xmtc.explain.html import escape_text
 
 PAGE_TITLE = "Published and measured"
 PAGE_NOTE = (
