@@ -28,10 +28,10 @@ FIRST = 200  # of findings that people would read
 
 
 def main() -> None:
-    options = arguments()
+    options = parse_arguments()
     with tempfile.TemporaryDirectory() as folder:
         corpus = open_corpus(write_beginning(options.corpus, options.count, Path(folder)))
-        true = labels_of(corpus)
+        true = read_label_sets(corpus)
         print(f"{options.corpus}: {len(true):,} documents, {sum(map(len, true)):,} labels, {options.method}")
         print("noise rate planted | wrong: found right precision recall first | missing: the same | seconds")
         for kind, rate in NOISE:
@@ -41,7 +41,7 @@ def main() -> None:
             measure(path, true, kind, rate, options)
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("corpus")
     parser.add_argument("--count", type=int, default=0, help="documents from the write_beginning of the corpus (all)")
@@ -61,13 +61,13 @@ def write_beginning(path: str, count: int, folder: Path) -> str:
     return target
 
 
-def labels_of(corpus) -> list[set[str]]:
+def read_label_sets(corpus) -> list[set[str]]:
     return [set(document.labels) for document in corpus]
 
 
 def measure(path: str, true: list[set[str]], kind: str, rate: float, options: argparse.Namespace) -> None:
     noisy = open_corpus(path)
-    given = labels_of(noisy)
+    given = read_label_sets(noisy)
     begin = time.perf_counter()
     found = audit(noisy, build_pipeline(options.method, [], noisy), run=Run(options.threads)).findings
     seconds = time.perf_counter() - begin

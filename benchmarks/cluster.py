@@ -34,7 +34,7 @@ SENT = {"arrays": 0, "messages": 0, "batches": 0}
 
 
 @contextmanager
-def nodes(n: int, store: int) -> Iterator[Cluster]:
+def start_nodes(n: int, store: int) -> Iterator[Cluster]:
     """Start a head without CPUs, where this process runs, and nodes of one CPU."""
     head = {"num_cpus": 0, "object_store_memory": store, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=head)
@@ -42,7 +42,7 @@ def nodes(n: int, store: int) -> Iterator[Cluster]:
         cluster.add_node(num_cpus=1, object_store_memory=store)
     connect(cluster.address)
     list(
-        scheduling.map_on_cluster("auto", warmed, range(8 * n))
+        scheduling.map_on_cluster("auto", warm_worker, range(8 * n))
     )  # workers are running and have imported what they need
     try:
         yield cluster
@@ -51,7 +51,7 @@ def nodes(n: int, store: int) -> Iterator[Cluster]:
         cluster.shutdown()
 
 
-def warmed(number: int) -> None:
+def warm_worker(number: int) -> None:
     from xmtc.linear import tree_training as training  # noqa: F401
 
     time.sleep(0.5)
@@ -60,23 +60,23 @@ def warmed(number: int) -> None:
 def count_what_is_sent() -> None:
     put, packed = transfer.put_array, transfer.pack_value
 
-    def counted_place(array: np.ndarray, session: str, give: Callable[[Any], Any]) -> Any:
+    def put_and_count(array: np.ndarray, session: str, give: Callable[[Any], Any]) -> Any:
         def counted(found: np.ndarray) -> Any:
             SENT["arrays"] += found.nbytes
             return give(found)
 
         return put(array, session, counted)
 
-    def counted_parcel(value: Any, session: str) -> transfer.PackedValue:
+    def pack_and_count(value: Any, session: str) -> transfer.PackedValue:
         parcel = packed(value, session)
         SENT["messages"] += len(parcel.content)
         SENT["batches"] += isinstance(value, list)
         return parcel
 
-    transfer.put_array, scheduling.pack_value = counted_place, counted_parcel
+    transfer.put_array, scheduling.pack_value = put_and_count, pack_and_count
 
 
-def digest(model: Model) -> str:
+def hash_model(model: Model) -> str:
     arrays: dict[str, np.ndarray] = {}
     encode_value(model, "model", arrays)
     found = hashlib.blake2b(digest_size=8)
@@ -95,12 +95,12 @@ def measure(what: str, data: Dataset, run: Run, rounds: int) -> str:
         if number:
             wall, here = min(wall, time.perf_counter() - begin), min(here, time.process_time() - used)
     sent = [f"{SENT['batches']:,}", *(f"{SENT[kind] / MIB:,.0f}" for kind in ("arrays", "messages"))]
-    found = digest(model)
+    found = hash_model(model)
     print("|", " | ".join([what, f"{wall:.1f}", f"{here:.1f}", *sent, found]), "|", flush=True)
     return found
 
 
-def overhead(size: int = 256 * MIB) -> None:
+def measure_overhead(size: int = 256 * MIB) -> None:
     """Measure single operations: an empty task, storing an array, sending it to another node."""
     begin, n = time.perf_counter(), 500
     crew = scheduling.BatchScheduler(ray, abs, 1)
@@ -111,12 +111,12 @@ def overhead(size: int = 256 * MIB) -> None:
     put = time.perf_counter() - begin
 
     @ray.remote(num_cpus=1)
-    def fetched(places: list[Any]) -> float:
+    def measure_fetch(places: list[Any]) -> float:
         begin = time.perf_counter()
         ray.get(places)
         return time.perf_counter() - begin
 
-    got = ray.get(fetched.remote([place]))
+    got = ray.get(measure_fetch.remote([place]))
     rates = f"to the store {size / put / 1e9:.2f} GB/s, to another node {size / got / 1e9:.2f} GB/s"
     print(f"{size / MIB:.0f} MiB: {rates}")
 
@@ -134,23 +134,23 @@ def main() -> None:
     print("| who | s | s of CPU here | batches | arrays MiB | messages MiB | digest |\n|---|---|---|---|---|---|---|")
     found = {measure(f"{n} threads", data, Run(threads=n), asked.rounds) for n in (1, 2)}
     for n in asked.nodes:
-        with nodes(n, asked.store * MIB) as cluster:
+        with start_nodes(n, asked.store * MIB) as cluster:
             found.add(measure(f"{n} nodes", data, Run(cluster="auto"), asked.rounds))
             if n == max(asked.nodes):
-                dying = Dying(cluster)
+                dying = NodeRemover(cluster)
                 found.add(measure(f"{n} nodes, one dies", data, Run(cluster="auto", progress=dying.shown), 1))
-                overhead()
+                measure_overhead()
     print("\nThe same bytes." if len(found) == 1 else "\nNOT the same bytes.")
 
 
-class Dying:
+class NodeRemover:
     """Measure a training in which a node is lost halfway."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.n_told, self.n_trainings = cluster, 0, 0
 
     @contextmanager
-    def shown(self, title: str, total: float | None = None) -> Iterator[Dying]:
+    def show_progress(self, title: str, total: float | None = None) -> Iterator[NodeRemover]:
         self.n_trainings += title == "training"
         self.done, self.half = 0.0, (total or np.inf) / 2 if title == "training" else np.inf
         yield self
@@ -161,7 +161,7 @@ class Dying:
             self.half = np.inf
             self.cluster.remove_node(next(iter(self.cluster.worker_nodes)), allow_graceful=False)
 
-    def tell(self, news: str) -> None:
+    def set_status(self, news: str) -> None:
         return None
 
 

@@ -38,24 +38,24 @@ print(json.dumps({"found": found, "seconds": seconds, "predicting": time.perf_co
 """
 
 
-def words_of(texts: list[str]) -> list[str]:
+def join_known_words(texts: list[str]) -> list[str]:
     """Yield our words, separated by spaces."""
     found = Tokenizer(min_chars=1).index_words(texts, 500)
     words = ["", *StringIndex(found.text, found.ends, np.empty(0, np.int32)).words()]
     return [" ".join(words[i] for i in found.ids[a:b]) for a, b in zip(found.starts, found.starts[1:], strict=False)]
 
 
-def documents(folder: Path, part: str, n: int) -> tuple[list[str], list[list[str]]]:
+def read_documents(folder: Path, part: str, n: int) -> tuple[list[str], list[list[str]]]:
     (path,) = [path for path in folder.glob(f"{part}.*") if path.name.endswith((".jsonl.gz", ".tsv.gz"))]
     found = list(islice(iter(open_corpus(path)), n))
-    return words_of([document.text or "" for document in found]), [list(document.labels) for document in found]
+    return join_known_words([document.text or "" for document in found]), [list(document.labels) for document in found]
 
 
-def precision(found: list[list[str]], true: list[list[str]], k: int) -> float:
+def compute_precision(found: list[list[str]], true: list[list[str]], k: int) -> float:
     return 100 * float(np.mean([len(set(a[:k]) & set(b)) / k for a, b in zip(found, true, strict=True)]))
 
 
-def ours(train, test, settings: dict) -> dict:
+def run_ours(train, test, settings: dict) -> dict:
     # compile first
     Classifier("fasttext", **settings | {"epochs": 1}).fit(train[0][:50], train[1][:50], run=Run(threads=1))
     clock, cpu = time.perf_counter(), time.process_time()
@@ -66,7 +66,7 @@ def ours(train, test, settings: dict) -> dict:
     return {"found": [list(row) for row in found], "seconds": seconds, "predicting": time.perf_counter() - clock}
 
 
-def theirs(train, test, settings: dict, python: str) -> dict:
+def run_peer(train, test, settings: dict, python: str) -> dict:
     names = {"rate": "lr", "epochs": "epoch", "dimension": "dim", "word_ngrams": "wordNgrams", "negatives": "neg"}
     given = {names.get(name, name): value for name, value in settings.items()} | {"thread": 2}
     with tempfile.TemporaryDirectory() as folder:
@@ -87,13 +87,16 @@ def main() -> None:
     given = parser.parse_args()
     settings = {name: json.loads(v) if v[0].isdigit() else v for name, v in (each.split("=") for each in given.p)}
 
-    train, test = documents(given.folder, "train", given.n), documents(given.folder, "test", None)
+    train, test = read_documents(given.folder, "train", given.n), read_documents(given.folder, "test", None)
     names = {
         label: str(number) for number, label in enumerate(sorted({i for row in (*train[1], *test[1]) for i in row}))
     }
     train, test = ((texts, [[names[i] for i in row] for row in labels]) for texts, labels in (train, test))
-    for who, result in (("xmtc", ours(train, test, settings)), ("fasttext", theirs(train, test, settings, given.peer))):
-        measured = {f"P@{k}": round(precision(result["found"], test[1], k), 2) for k in (1, 3, 5)}
+    for who, result in (
+        ("xmtc", run_ours(train, test, settings)),
+        ("fasttext", run_peer(train, test, settings, given.peer)),
+    ):
+        measured = {f"P@{k}": round(compute_precision(result["found"], test[1], k), 2) for k in (1, 3, 5)}
         wall, cpu = result["seconds"]
         seconds = {"clock": round(wall, 1), "processor": round(cpu, 1), "predicting": round(result["predicting"], 2)}
         print(json.dumps({"data": given.folder.name, "who": who, **settings, **measured, **seconds}), flush=True)

@@ -57,19 +57,20 @@ def measure(path: str, workdir: str) -> None:
     pipeline = Pipeline.from_parameters("parabel", parameters={"analyzer": "words"})
     begin = time.perf_counter()
     prepared = pipeline.prepare(open_corpus(path), Run(workdir=workdir or None))
-    seconds, made = time.perf_counter() - begin, peak()
+    seconds, made = time.perf_counter() - begin, read_peak_mb()
     X = prepared.data.X
     print(
-        f"{seconds:.1f} s, {cpu():.1f} s of CPU, peak {made:,.0f} MiB; {X.nnz:,} numbers, {X.shape[1]:,} columns, "
-        f"fingerprint {prepared.data.fingerprint()}, then {peak():,.0f} MiB"
+        f"{seconds:.1f} s, {read_cpu_seconds():.1f} s of CPU, peak {made:,.0f} MiB; "
+        f"{X.nnz:,} numbers, {X.shape[1]:,} columns, "
+        f"fingerprint {prepared.data.fingerprint()}, then {read_peak_mb():,.0f} MiB"
     )
 
 
-def peak() -> float:
+def read_peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def cpu() -> float:
+def read_cpu_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

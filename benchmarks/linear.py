@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import zipf
 from peers import machine, matrices, measures, report
-from peers.environments import NotInstalled, ignored_folder, interpreter
+from peers.environments import NotInstalled, create_ignored_folder, find_interpreter
 
 from xmtc.core.predictions import Predictions
 from xmtc.core.run import Run
@@ -81,7 +81,7 @@ class RunFailure(Exception):
     """A run has no result; the message is the reason."""
 
 
-def options() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [*dict.fromkeys(row.system for row in ROWS), *(row.name for row in ROWS)]
     known = "folders under --corpora, or zipf-DOCSxLABELS"
@@ -98,17 +98,17 @@ def options() -> argparse.Namespace:
 
 
 def main() -> None:
-    args = options()
-    rows = chosen(args.systems)
-    ignored_folder(HERE / ".peers")
-    pythons, failures = interpreters(rows, args.peers)
-    result: dict[str, Any] = {"about": machine.about(args), "data": {}, "runs": []}
+    args = parse_options()
+    rows = select_rows(args.systems)
+    create_ignored_folder(HERE / ".peers")
+    pythons, failures = find_interpreters(rows, args.peers)
+    result: dict[str, Any] = {"about": machine.describe_run(args), "data": {}, "runs": []}
     result["rows"] = {row.name: vars(row) for row in rows}
     for name, threads in itertools.product(args.data, args.threads):
         case = name if len(args.threads) == 1 else f"{name}, threads: {threads}"
         folder = args.work / name
         print(f"{case}: preparing the matrices", flush=True)
-        result["data"][case] = prepared(name, args.corpora, folder, threads)
+        result["data"][case] = prepare_corpus(name, args.corpora, folder, threads)
         failed = {row.name: failures[row.system] for row in rows if row.system in failures}
         for repeat in range(-1, args.repeats):
             for row in rows:
@@ -118,12 +118,12 @@ def main() -> None:
                 if record is not None:
                     result["runs"].append({"data": case, "row": row.name, "repeat": repeat, **record})
                     store(args.out, result)
-    text = report.markdown(result)
+    text = report.render_markdown(result)
     args.out.with_suffix(".md").write_text(text, encoding="utf-8")
     print(f"\n{text}")
 
 
-def prepared(name: str, corpora: Path, folder: Path, threads: int) -> dict[str, int]:
+def prepare_corpus(name: str, corpora: Path, folder: Path, threads: int) -> dict[str, int]:
     """Return the sizes of the corpus, existing or synthetic, that was written to the folder."""
     if not name.startswith(MADE_UP):
         return matrices.prepare(corpora / name, folder, Run(threads))
@@ -132,7 +132,7 @@ def prepared(name: str, corpora: Path, folder: Path, threads: int) -> dict[str, 
     return matrices.write(folder, train.X, train.Y, test.X, test.Y)
 
 
-def chosen(names: list[str] | None) -> list[Row]:
+def select_rows(names: list[str] | None) -> list[Row]:
     rows = [row for row in ROWS if not names or row.name in names or row.system in names]
     for row in rows:
         if row.system == "xmtc" and row.kind not in METHODS:
@@ -140,12 +140,12 @@ def chosen(names: list[str] | None) -> list[Row]:
     return [row for row in rows if row.system != "xmtc" or row.kind in METHODS]
 
 
-def interpreters(rows: list[Row], folder: Path | None) -> tuple[dict[str, str], dict[str, str]]:
+def find_interpreters(rows: list[Row], folder: Path | None) -> tuple[dict[str, str], dict[str, str]]:
     """Return the Python of each system, and the reason for systems without one."""
     pythons, failures = {}, {}
     for system in dict.fromkeys(row.system for row in rows):
         try:
-            pythons[system] = interpreter(system, folder or HERE / ".peers", install=folder is None)
+            pythons[system] = find_interpreter(system, folder or HERE / ".peers", install=folder is None)
         except NotInstalled as reason:
             failures[system] = str(reason)
             print(f"{system}: {reason}", flush=True)
@@ -175,23 +175,25 @@ def measure(
     for name in ("model", "reports"):
         shutil.rmtree(job[name], ignore_errors=True)
         Path(job[name]).mkdir(parents=True)
-    clock = machine.Clock()
+    monitor = machine.LoadMonitor()
     try:
-        found = {stage: child(python or "", stage, job, timeout) for stage in stages}
+        found = {stage: run_child(python or "", stage, job, timeout) for stage in stages}
         if repeat < 0:
             return None
-        record = measures.numbers(found["train"], found["predict"], judge(job)) | {"others": clock.others()}
+        record = measures.flatten_run(found["train"], found["predict"], evaluate_job(job)) | {
+            "others": monitor.mean_other_cores()
+        }
     except RunFailure as reason:
         failed[row.name] = str(reason)
         print(f"  {row.name} failed: {reason}", flush=True)
         return {"failed": str(reason)} if repeat >= 0 else None
     finally:
         shutil.rmtree(job["model"], ignore_errors=True)
-    print(f"  {repeat + 1} {row.name:22} {measures.brief(record)}, others {record['others']} cores", flush=True)
+    print(f"  {repeat + 1} {row.name:22} {measures.format_run(record)}, others {record['others']} cores", flush=True)
     return record
 
 
-def child(python: str, stage: str, job: dict, timeout: float) -> dict[str, Any]:
+def run_child(python: str, stage: str, job: dict, timeout: float) -> dict[str, Any]:
     """Return the report of runner.py for one stage, run in its own process."""
     path, log = Path(job["reports"], "job.json"), Path(job["reports"], f"{stage}.log")
     path.write_text(json.dumps(job))
@@ -203,11 +205,11 @@ def child(python: str, stage: str, job: dict, timeout: float) -> dict[str, Any]:
         except subprocess.TimeoutExpired:
             raise RunFailure(f"{stage} took more than {timeout:g} s") from None
         except subprocess.CalledProcessError as error:
-            raise RunFailure(f"{stage}: {measures.last_words(log, error.returncode)}") from None
+            raise RunFailure(f"{stage}: {measures.find_last_line(log, error.returncode)}") from None
     return json.loads(Path(job["reports"], f"{stage}.json").read_text())
 
 
-def judge(job: dict) -> dict[str, float]:
+def evaluate_job(job: dict) -> dict[str, float]:
     Y, frequencies, n_train = matrices.load_truth(Path(job["data"]))
     with np.load(Path(job["reports"], "predictions.npz")) as found:
         predictions = Predictions(found["labels"], found["scores"])
@@ -216,7 +218,7 @@ def judge(job: dict) -> dict[str, float]:
 
 def store(out: Path, result: dict[str, Any]) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
-    summary = {"summary": measures.summary(result), "ratios": measures.ratios(result)}
+    summary = {"summary": measures.summarize(result), "ratios": measures.compute_ratios(result)}
     out.with_suffix(".json").write_text(json.dumps({**result, **summary}, indent=1) + "\n", encoding="utf-8")
 
 

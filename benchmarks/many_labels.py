@@ -21,7 +21,7 @@ MOST_LABELS, WORDS_A_LABEL, COMMON_WORDS, COMMON_A_DOC = 9, 6, 2000, 6  # 5.5 la
 SYLLABLES = ["".join(pair) for pair in product("bdfgklmnprstvz", "aeiou")]
 
 
-def word(number: int) -> str:
+def make_word(number: int) -> str:
     """Return a distinct word of at least three syllables for each number."""
     found = []
     while len(found) < 3 or number:
@@ -39,7 +39,7 @@ def write(path: Path, n_docs: int, n_labels: int, seed: int) -> None:
     own = np.random.default_rng(0).integers(COMMON_WORDS, n_words, size=(n_labels, WORDS_A_LABEL))
     common = rng.integers(COMMON_WORDS, size=(n_docs, COMMON_A_DOC))
     n_of = rng.integers(2, MOST_LABELS + 1, size=n_docs)
-    words = [word(number) for number in range(n_words)]
+    words = [make_word(number) for number in range(n_words)]
     with path.open("w", encoding="utf-8") as file:
         for its_labels, usual, n in zip(labels.tolist(), common.tolist(), n_of.tolist(), strict=True):
             chosen = [number for label in its_labels[:n] for number in rng.permutation(own[label])[:3].tolist()]

@@ -24,23 +24,23 @@ RUN = Run(threads=1)
 LENGTHS = (0.35, 0.4, 0.2, 0.05)  # shares of names with one to four words
 
 
-def took(work: Callable[[], Any]) -> tuple[Any, float]:
+def time_work(work: Callable[[], Any]) -> tuple[Any, float]:
     begin = time.process_time()
     return work(), round(time.process_time() - begin, 2)
 
 
-def peak_mb() -> float:
+def read_peak_mb() -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)
 
 
-def zipf(rng: np.random.Generator, words: list[str], n: int) -> np.ndarray:
+def draw_zipf_words(rng: np.random.Generator, words: list[str], n: int) -> np.ndarray:
     """Return words whose frequencies follow Zipf's law: the i-th has 1 / i."""
     ranks = np.exp(rng.random(n) * np.log(len(words))).astype(np.int64)
     return np.array(words, object)[ranks - 1]
 
 
-def sentences(rng: np.random.Generator, words: list[str], lengths: np.ndarray) -> list[str]:
-    drawn, ends = zipf(rng, words, int(lengths.sum())), np.cumsum(lengths)
+def make_sentences(rng: np.random.Generator, words: list[str], lengths: np.ndarray) -> list[str]:
+    drawn, ends = draw_zipf_words(rng, words, int(lengths.sum())), np.cumsum(lengths)
     return [" ".join(part) for part in np.split(drawn, ends[:-1])]
 
 
@@ -53,22 +53,22 @@ def main() -> None:
 
     rng = np.random.default_rng(0)
     words = [f"{rng.integers(26**6):06x}{i:x}" for i in range(given.words)]
-    names = list(dict.fromkeys(sentences(rng, words, 1 + rng.choice(len(LENGTHS), 3 * given.names, p=LENGTHS))))
+    names = list(dict.fromkeys(make_sentences(rng, words, 1 + rng.choice(len(LENGTHS), 3 * given.names, p=LENGTHS))))
     names = names[: given.names]
-    texts = sentences(rng, words, np.full(given.docs, 200))
-    AhoCorasickAutomaton.from_names(names_of(Names().fit(texts[:10], RUN, names[:10])[0], names[:10])).find_matches(
-        Names().fit(texts[:10], RUN, names[:10])[1], 10
-    )  # compile first
+    texts = make_sentences(rng, words, np.full(given.docs, 200))
+    AhoCorasickAutomaton.from_names(
+        make_label_names(Names().fit(texts[:10], RUN, names[:10])[0], names[:10])
+    ).find_matches(Names().fit(texts[:10], RUN, names[:10])[1], 10)  # compile first
 
-    before = peak_mb()
-    (view, _), learn_s = took(lambda: Names().fit(texts[:1], RUN, names))
-    of_labels, names_s = took(lambda: names_of(view, names))
-    middle = peak_mb()
-    automaton, build_s = took(lambda: AhoCorasickAutomaton.from_names(of_labels))
-    built = peak_mb()
-    tokens, read_s = took(lambda: view.transform(texts, RUN))
-    _, walk_s = took(lambda: automaton.longest(tokens))
-    found, match_s = took(lambda: automaton.candidates(tokens, given.names))
+    before = read_peak_mb()
+    (view, _), learn_s = time_work(lambda: Names().fit(texts[:1], RUN, names))
+    of_labels, names_s = time_work(lambda: make_label_names(view, names))
+    middle = read_peak_mb()
+    automaton, build_s = time_work(lambda: AhoCorasickAutomaton.from_names(of_labels))
+    built = read_peak_mb()
+    tokens, read_s = time_work(lambda: view.transform(texts, RUN))
+    _, walk_s = time_work(lambda: automaton.longest(tokens))
+    found, match_s = time_work(lambda: automaton.candidates(tokens, given.names))
     size = sum(part.nbytes for part in vars(automaton).values())
     row = {
         "names": len(names),
@@ -87,7 +87,7 @@ def main() -> None:
     print(json.dumps(row, indent=1))
 
 
-def names_of(view: Any, names: list[str]) -> LabelNames:
+def make_label_names(view: Any, names: list[str]) -> LabelNames:
     return LabelNames(view.whole(names, RUN), np.arange(len(names), dtype=np.int32), np.ones(len(names), np.bool_))
 
 

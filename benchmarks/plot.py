@@ -12,7 +12,7 @@ from math import log
 from pathlib import Path
 from typing import Any
 
-from peers.measures import summary
+from peers.measures import summarize
 
 HERE = Path(__file__).parent
 PICTURES = HERE.parent / "docs" / "images"
@@ -23,12 +23,12 @@ METRIC = "nDCG@5"
 CORPORA = ("eurlex57k", "tibkat-gnd-en", "yso-finna-en")
 
 
-def panels() -> dict[str, dict[str, tuple[str, float, float]]]:
+def load_panels() -> dict[str, dict[str, tuple[str, float, float]]]:
     """Return system, training seconds and nDCG@5 by corpus and row."""
     found = {}
     for name in CORPORA:
         result = json.loads((HERE / "results" / f"linear-{name}.json").read_text(encoding="utf-8"))
-        for data, rows in summary(result).items():
+        for data, rows in summarize(result).items():
             points = {
                 row: (result["rows"][row]["system"], values["train_s"], values[METRIC]) for row, values in rows.items()
             }
@@ -37,7 +37,7 @@ def panels() -> dict[str, dict[str, tuple[str, float, float]]]:
 
 
 def draw(figure: Any) -> None:
-    found = panels()
+    found = load_panels()
     for axis, (data, points) in zip(figure.subplots(1, len(found), squeeze=False).flat, found.items(), strict=True):
         for row, (system, seconds, value) in points.items():
             colour = COLOURS.get(system, "gray")
@@ -66,7 +66,7 @@ def draw_growth(figure: Any) -> None:
         axis.set(xscale="log", yscale="log", xlabel="labels", ylabel=shown)
 
 
-def picture(name: str, width: float, draw: Callable[[Any], None]) -> None:
+def save_picture(name: str, width: float, draw: Callable[[Any], None]) -> None:
     import matplotlib.pyplot as plt
 
     with plt.rc_context({"svg.hashsalt": name}):
@@ -80,8 +80,8 @@ def main() -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    picture("linear", 4.6 * len(CORPORA), draw)
-    picture("growth", 4.0 * len(GROWING), draw_growth)
+    save_picture("linear", 4.6 * len(CORPORA), draw)
+    save_picture("growth", 4.0 * len(GROWING), draw_growth)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ FILES = {
 }
 
 
-def rows() -> Iterator[tuple[str, str, list[str]]]:
+def make_rows() -> Iterator[tuple[str, str, list[str]]]:
     """Yield reproducible rows: words and labels follow Zipf's law, one word in ten has an umlaut."""
     rng = np.random.default_rng(0)
     words = [f"{'wör' if i % 10 == 0 else 'wor'}{i}" for i in range(N_WORDS)]
@@ -46,12 +46,12 @@ def write_csv(path: Path, delimiter: str, encoding: str, as_cell=("|").join) -> 
     with path.open("w", encoding=encoding, newline="") as stream:
         writer = csv.writer(stream, delimiter=delimiter)
         writer.writerow(HEADER)
-        writer.writerows([id, text, as_cell(labels)] for id, text, labels in rows())
+        writer.writerows([id, text, as_cell(labels)] for id, text, labels in make_rows())
 
 
 def write_jsonl(path: Path) -> None:
     with path.open("w", encoding="utf-8") as stream:
-        for row in rows():
+        for row in make_rows():
             stream.write(json.dumps(dict(zip(HEADER, row, strict=True)), ensure_ascii=False) + "\n")
 
 
@@ -59,7 +59,7 @@ def write_parquet(path: Path) -> None:
     import pyarrow
     from pyarrow.parquet import write_table
 
-    write_table(pyarrow.table(dict(zip(HEADER, map(list, zip(*rows(), strict=True)), strict=True))), path)
+    write_table(pyarrow.table(dict(zip(HEADER, map(list, zip(*make_rows(), strict=True)), strict=True))), path)
 
 
 def write_xlsx(path: Path) -> None:
@@ -68,7 +68,7 @@ def write_xlsx(path: Path) -> None:
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet("rows")
     sheet.append(HEADER)
-    for id, text, labels in rows():
+    for id, text, labels in make_rows():
         sheet.append([id, text, "|".join(labels)])
     book.save(path)
 

@@ -54,36 +54,41 @@ def main() -> None:
     asked = options.parse_args()
     if shutil.which("wrk") is None:
         sys.exit("wrk is not here; install it (apt-get install wrk).")
-    text = text_of(asked.corpus)
+    text = choose_text(asked.corpus)
     if asked.beside:
-        found = {"text": f"{len(text.split())} words", "beside": beside(asked.model, asked.beside, text, asked.seconds)}
+        found = {
+            "text": f"{len(text.split())} words",
+            "beside": compare_servers(asked.model, asked.beside, text, asked.seconds),
+        }
     else:
-        found = measured(asked, text)
+        found = run_measurements(asked, text)
     if asked.output:
         Path(asked.output).write_text(json.dumps(found, indent=1) + "\n")
 
 
-def measured(asked: argparse.Namespace, text: str) -> dict:
-    found = {"text": f"{len(text.split())} words", "library": library(asked.model, text)}
+def run_measurements(asked: argparse.Namespace, text: str) -> dict:
+    found = {"text": f"{len(text.split())} words", "library": measure_library(asked.model, text)}
     print(json.dumps(found), flush=True)
-    found["load"] = [row for workers in asked.workers for row in loads(asked.model, text, workers, asked.seconds)]
-    found["memory"] = [memory(asked.model, text, workers) for workers in (1, 2, 4)]
+    found["load"] = [
+        row for workers in asked.workers for row in measure_loads(asked.model, text, workers, asked.seconds)
+    ]
+    found["memory"] = [measure_memory(asked.model, text, workers) for workers in (1, 2, 4)]
     if asked.trouble:
-        found["slow clients"] = slow_clients(asked.model, text, asked.seconds)
-        found["killed"] = killed(asked.model, text, asked.seconds)
+        found["slow clients"] = measure_slow_clients(asked.model, text, asked.seconds)
+        found["killed"] = measure_killed_worker(asked.model, text, asked.seconds)
     if asked.overload:
-        found["overload"] = overload(asked.model, text, asked.overload)
+        found["overload"] = measure_overload(asked.model, text, asked.overload)
     return found
 
 
-def text_of(corpus: str) -> str:
+def choose_text(corpus: str) -> str:
     from xmtc.data.corpus import open_corpus
 
     texts = [document.text for document in islice(open_corpus(corpus), 2000)]
     return min(texts, key=lambda text: abs(len(text.split()) - WORDS))
 
 
-def library(model: str, text: str, n: int = 2000) -> dict[str, float]:
+def measure_library(model: str, text: str, n: int = 2000) -> dict[str, float]:
     """Measure the same request as sequential calls in Python."""
     from xmtc import Run, Tagger
 
@@ -100,7 +105,7 @@ def library(model: str, text: str, n: int = 2000) -> dict[str, float]:
 
 
 @contextmanager
-def serving(model: str, *options: str):
+def start_service(model: str, *options: str):
     """Start the service; return its process and address."""
     command = [sys.executable, "-m", "xmtc", "serve", f"m={model}", "--port", "0", "--quiet", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -122,8 +127,8 @@ def is_ready(url: str) -> bool:
         return False
 
 
-def loads(model: str, text: str, workers: int, seconds: int):
-    with serving(model, "--workers", str(workers)) as (process, url):
+def measure_loads(model: str, text: str, workers: int, seconds: int):
+    with start_service(model, "--workers", str(workers)) as (process, url):
         load(process, url, text, 8, 3)  # every worker has started
         for clients in CLIENTS:
             row = {"workers": workers, "clients": clients, **load(process, url, text, clients, seconds)}
@@ -131,32 +136,32 @@ def loads(model: str, text: str, workers: int, seconds: int):
             yield row
 
 
-def beside(model: str, project: str, text: str, seconds: int) -> list[dict]:
+def compare_servers(model: str, project: str, text: str, seconds: int) -> list[dict]:
     """Measure two servers alternately, three times for each number of clients."""
     body, kind = urllib.parse.urlencode({"text": text, "limit": 5}), "application/x-www-form-urlencoded"
     rows = []
-    with serving(model, "--workers", "2") as (_, url):
+    with start_service(model, "--workers", "2") as (_, url):
         servers = {"annif": project, "xmtc": f"{url}/v1/projects/m"}
         for address in servers.values():
-            asked_by(8, f"{address}/suggest", body, kind, 5)  # every worker has started
+            run_wrk(8, f"{address}/suggest", body, kind, 5)  # every worker has started
         for clients, again in product((1, 8, 64, 256), range(3)):
             for name, address in servers.items():
-                found = figures(asked_by(clients, f"{address}/suggest", body, kind, seconds))
+                found = parse_wrk(run_wrk(clients, f"{address}/suggest", body, kind, seconds))
                 rows.append({"server": name, "clients": clients, "again": again, **found})
                 print(json.dumps(rows[-1]), flush=True)
     return rows
 
 
 def load(process: subprocess.Popen, url: str, text: str, clients: int, seconds: int) -> dict[str, float]:
-    before = cpu_of(process.pid)
+    before = read_cpu_seconds(process.pid)
     body = json.dumps({"text": text, "k": 5})
-    said = asked_by(clients, f"{url}/v1/models/m/predict", body, "application/json", seconds)
-    cpu = cpu_of(process.pid) - before
-    found = figures(said)
+    said = run_wrk(clients, f"{url}/v1/models/m/predict", body, "application/json", seconds)
+    cpu = read_cpu_seconds(process.pid) - before
+    found = parse_wrk(said)
     return {**found, "cpu_ms": 1e3 * cpu / int(re.search(r"(\d+) requests in", said)[1])}
 
 
-def asked_by(clients: int, url: str, body: str, kind: str, seconds: int) -> str:
+def run_wrk(clients: int, url: str, body: str, kind: str, seconds: int) -> str:
     """Parse the output of wrk."""
     with tempfile.TemporaryDirectory() as folder:
         file, script = Path(folder, "body"), Path(folder, "post.lua")
@@ -166,49 +171,49 @@ def asked_by(clients: int, url: str, body: str, kind: str, seconds: int) -> str:
         return subprocess.run(["wrk", *how, url], capture_output=True, text=True).stdout
 
 
-def figures(said: str) -> dict[str, float]:
+def parse_wrk(said: str) -> dict[str, float]:
     errors = [int(number) for number in re.findall(r"(?:Non-2xx.*|connect|read|write|timeout)[: ]+(\d+)", said)]
     return {
         "per_second": float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1]),
-        "p50_ms": latency(said, "50%"),
-        "p99_ms": latency(said, "99%"),
+        "p50_ms": parse_latency(said, "50%"),
+        "p99_ms": parse_latency(said, "99%"),
         "errors": sum(errors),
     }
 
 
-def latency(said: str, share: str) -> float:
+def parse_latency(said: str, share: str) -> float:
     number, unit = re.search(rf"\s{share}\s+([\d.]+)(us|ms|s|m)\b", said).groups()
     return float(number) * UNITS[unit]
 
 
-def family(pid: int) -> list[int]:
+def list_processes(pid: int) -> list[int]:
     return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
 
-def cpu_of(pid: int) -> float:
+def read_cpu_seconds(pid: int) -> float:
     """Return the processor seconds of a process and its workers."""
-    fields = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split() for each in family(pid)]
+    fields = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split() for each in list_processes(pid)]
     return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
 
 
-def pss(pid: int) -> float:
+def read_pss_mb(pid: int) -> float:
     """Return megabytes; shared memory is divided among the processes."""
-    rollups = [Path(f"/proc/{each}/smaps_rollup").read_text() for each in family(pid)]
+    rollups = [Path(f"/proc/{each}/smaps_rollup").read_text() for each in list_processes(pid)]
     return sum(int(re.search(r"^Pss:\s+(\d+) kB", each, re.MULTILINE)[1]) for each in rollups) / 1e3
 
 
-def memory(model: str, text: str, workers: int) -> dict[str, float]:
-    with serving(model, "--workers", str(workers)) as (process, url):
+def measure_memory(model: str, text: str, workers: int) -> dict[str, float]:
+    with start_service(model, "--workers", str(workers)) as (process, url):
         load(process, url, text, 8 * workers, 4)  # every worker has read its model
         size = sum(file.stat().st_size for file in Path(model).iterdir()) / 1e6
-        row = {"workers": workers, "model_mb": size, "pss_mb": pss(process.pid)}
+        row = {"workers": workers, "model_mb": size, "pss_mb": read_pss_mb(process.pid)}
         print(json.dumps(row), flush=True)
         return row
 
 
-def slow_clients(model: str, text: str, seconds: int) -> dict[str, float]:
+def measure_slow_clients(model: str, text: str, seconds: int) -> dict[str, float]:
     """Measure 8 clients while 1,000 others send a part of their request and wait."""
-    with serving(model) as (process, url), ExitStack() as opened:
+    with start_service(model) as (process, url), ExitStack() as opened:
         port = int(url.rpartition(":")[2])
         for _ in range(1000):
             half = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
@@ -218,23 +223,27 @@ def slow_clients(model: str, text: str, seconds: int) -> dict[str, float]:
         return row
 
 
-def killed(model: str, text: str, seconds: int) -> dict[str, float]:
+def measure_killed_worker(model: str, text: str, seconds: int) -> dict[str, float]:
     """Kill one of two workers while 64 clients send requests."""
-    with serving(model, "--workers", "2") as (process, url):
+    with start_service(model, "--workers", "2") as (process, url):
         load(process, url, text, 8, 3)
-        worker = family(process.pid)[-1]
+        worker = list_processes(process.pid)[-1]
         threading.Timer(seconds / 2, os.kill, (worker, signal.SIGKILL)).start()
         row = load(process, url, text, 64, seconds)
         print(json.dumps({"killed": worker, **row}), flush=True)
         return row
 
 
-def overload(model: str, text: str, seconds: int) -> dict[str, float]:
+def measure_overload(model: str, text: str, seconds: int) -> dict[str, float]:
     """Send more requests than the service can process: accepted ones are answered, and memory is stable."""
-    with serving(model, "--max-queue", "32") as (process, url):
+    with start_service(model, "--max-queue", "32") as (process, url):
         load(process, url, text, 256, 5)
-        before = pss(process.pid)
-        row = {**load(process, url, text, 256, seconds), "pss_mb_before": before, "pss_mb_after": pss(process.pid)}
+        before = read_pss_mb(process.pid)
+        row = {
+            **load(process, url, text, 256, seconds),
+            "pss_mb_before": before,
+            "pss_mb_after": read_pss_mb(process.pid),
+        }
         print(json.dumps(row), flush=True)
         return row
 

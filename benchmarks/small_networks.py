@@ -16,7 +16,7 @@ METHODS = ("xml_rnn", "attention_xml", "rank_ae")
 ROUNDS = 9
 
 
-def milliseconds(classifier: Classifier, texts: list[str], run: Run) -> list[float]:
+def measure_milliseconds(classifier: Classifier, texts: list[str], run: Run) -> list[float]:
     found = []
     for _ in range(ROUNDS):
         begin = time.perf_counter()
@@ -33,8 +33,8 @@ def main() -> None:
             *train, run=Run(device="cpu")
         )
         for title, run in (("default", Run(device="cpu")), ("one thread", Run(1, device="cpu"))):
-            milliseconds(classifier, texts[:20], run)
-            found = milliseconds(classifier, texts, run)
+            measure_milliseconds(classifier, texts[:20], run)
+            found = measure_milliseconds(classifier, texts, run)
             print(f"{name:14} {title:11} median {statistics.median(found):7.1f} ms, worst {max(found):7.1f} ms")
 
 

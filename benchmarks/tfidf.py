@@ -22,7 +22,7 @@ from xmtc.features.tfidf import Tfidf
 REPEATS = 3
 
 
-def seconds(work) -> tuple[float, object]:
+def measure_seconds(work) -> tuple[float, object]:
     start = time.perf_counter()
     result = work()
     return time.perf_counter() - start, result
@@ -34,10 +34,10 @@ def main(path: str) -> None:
     threads = len(os.sched_getaffinity(0))
     ours, theirs = [], []
     for _ in range(REPEATS):
-        s, (fitted, bag) = seconds(lambda: Tfidf().fit(texts, Run(threads)))
+        s, (fitted, bag) = measure_seconds(lambda: Tfidf().fit(texts, Run(threads)))
         ours.append(s)
         reference = TfidfVectorizer(sublinear_tf=True, min_df=2)
-        s, expected = seconds(partial(reference.fit_transform, texts))
+        s, expected = measure_seconds(partial(reference.fit_transform, texts))
         theirs.append(s)
     columns = [reference.vocabulary_.get(word, -1) for word in fitted.vocabulary.words()]
     difference = abs(bag.matrix - expected[:, columns]).max() if -1 not in columns else np.nan

@@ -27,7 +27,7 @@ sys.exit(code)
 """
 
 
-def concepts(n: int, seed: int = 0):
+def make_concepts(n: int, seed: int = 0):
     """Yield number, three names and number of the broader concept for n concepts in a tree with ten children each."""
     rng = random.Random(seed)
     for i in range(n):
@@ -37,7 +37,7 @@ def concepts(n: int, seed: int = 0):
 
 def write_ntriples(path: Path, n: int) -> None:
     with path.open("w") as file:
-        for i, (en, fi, other), above in concepts(n):
+        for i, (en, fi, other), above in make_concepts(n):
             c = f"<{BASE}{i}>"
             file.write(f"{c} <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <{SKOS}Concept> .\n")
             file.write(f'{c} <{SKOS}prefLabel> "{en}"@en .\n{c} <{SKOS}prefLabel> "{fi}"@fi .\n')
@@ -50,7 +50,7 @@ def write_ntriples(path: Path, n: int) -> None:
 def write_turtle(path: Path, n: int) -> None:
     with path.open("w") as file:
         file.write(f"@prefix skos: <{SKOS}> .\n@prefix c: <{BASE}> .\n\n")
-        for i, (en, fi, other), above in concepts(n):
+        for i, (en, fi, other), above in make_concepts(n):
             broader = "" if above is None else f" ;\n    skos:broader c:{above}"
             file.write(
                 f'c:{i} a skos:Concept ;\n    skos:prefLabel "{en}"@en, "{fi}"@fi ;\n    skos:altLabel "{other}"@en ;'
@@ -61,7 +61,7 @@ def write_turtle(path: Path, n: int) -> None:
 def write_tsv(path: Path, n: int) -> None:
     with path.open("w") as file:
         file.write("uri\tlabel_en\tlabel_fi\taltLabel_en\tnotation\tbroader\n")
-        for i, (en, fi, other), above in concepts(n):
+        for i, (en, fi, other), above in make_concepts(n):
             file.write(f"{BASE}{i}\t{en}\t{fi}\t{other}\t{i:07d}\t{'' if above is None else f'{BASE}{above}'}\n")
 
 
@@ -73,11 +73,11 @@ def measure(paths: list[str], folder: Path) -> None:
     processor, peak = done.stdout.split()
     names = " ".join(Path(path).name for path in paths)
     print(f"{names}: {seconds:.1f} s, {float(processor):.1f} s of the processor, {peak} MiB, ", end="")
-    opened, asked = opening(folder)
+    opened, asked = measure_opening(folder)
     print(f"folder of {size / 2**20:.1f} MiB, opened in {1000 * opened:.0f} ms, a name found in {1e6 * asked:.0f} us")
 
 
-def opening(folder: Path) -> tuple[float, float]:
+def measure_opening(folder: Path) -> tuple[float, float]:
     """Return the seconds of opening a folder and of finding a concept by name."""
     from xmtc.vocabulary import Vocabulary
 

@@ -44,7 +44,7 @@ COLUMNS = ("method", "labels", "documents", "features", "training s", "processor
 COLUMNS += ("model MB", "ms/document", "P@1", "P@5")
 
 
-def corpus(n_docs: int, n_labels: int, seed: int) -> Dataset:
+def make_corpus(n_docs: int, n_labels: int, seed: int) -> Dataset:
     rng = np.random.default_rng(seed)
     weights = 1 / (np.arange(n_labels) + 10.0)
     shares = np.cumsum(weights / weights.sum())
@@ -56,27 +56,29 @@ def corpus(n_docs: int, n_labels: int, seed: int) -> Dataset:
     absent = np.repeat(labels < 0, WORDS_A_LABEL, axis=1) | (rng.random(words.shape) < 0.5)
     common = rng.integers(COMMON_WORDS, size=(n_docs, COMMON_A_DOC))
     n_words = COMMON_WORDS + n_labels // 2 + 1000
-    X = matrix(np.hstack([words, common]), np.hstack([absent, np.zeros_like(common, bool)]), n_words)
-    return Dataset.from_matrix(normalise_rows(X), matrix(labels, labels < 0, n_labels))
+    X = make_matrix(np.hstack([words, common]), np.hstack([absent, np.zeros_like(common, bool)]), n_words)
+    return Dataset.from_matrix(normalise_rows(X), make_matrix(labels, labels < 0, n_labels))
 
 
-def shop(n_docs: int, n_labels: int, seed: int) -> Dataset:
+def make_shop_corpus(n_docs: int, n_labels: int, seed: int) -> Dataset:
     """Return a corpus like Amazon-3M: products bought together have adjacent labels, and higher labels are rarer."""
     rng, n_words = np.random.default_rng(seed), int(n_labels * WORDS_IN_A_SHOP) + COMMON_WORDS
     centres = (n_labels * rng.random((n_docs, 1)) ** 2).astype(np.int64)
-    apart = rng.laplace(scale=NEIGHBOURS, size=(n_docs, LABELS_IN_A_BASKET)).astype(np.int64)
-    labels = np.abs(centres + apart) % n_labels
+    distances = rng.laplace(scale=NEIGHBOURS, size=(n_docs, LABELS_IN_A_BASKET)).astype(np.int64)
+    labels = np.abs(centres + distances) % n_labels
     shelves = -(-n_labels // A_SHELF), WORDS_A_SHELF
     own = np.random.default_rng(0).integers(COMMON_WORDS, n_words, size=shelves, dtype=np.int32)
     named = labels[:, : WORDS_IN_A_BASKET // 2]
     words = own[named // A_SHELF, rng.integers(WORDS_A_SHELF, size=named.shape)]
     common = (COMMON_WORDS * rng.random((n_docs, WORDS_IN_A_BASKET - named.shape[1])) ** 3).astype(np.int32)
-    X = matrix(np.hstack([words, common]), np.zeros((1, 1), bool), n_words)
+    X = make_matrix(np.hstack([words, common]), np.zeros((1, 1), bool), n_words)
     del words, common, named, own
-    return Dataset.from_matrix(normalise_rows(X), matrix(labels.astype(np.int32), np.zeros((1, 1), bool), n_labels))
+    return Dataset.from_matrix(
+        normalise_rows(X), make_matrix(labels.astype(np.int32), np.zeros((1, 1), bool), n_labels)
+    )
 
 
-def matrix(columns: np.ndarray, absent: np.ndarray, n_columns: int) -> csr_array:
+def make_matrix(columns: np.ndarray, absent: np.ndarray, n_columns: int) -> csr_array:
     """Return a matrix of ones at the valid columns of each row."""
     there = np.broadcast_to(~absent, columns.shape)
     indptr = narrow_indptr(np.append(0, np.cumsum(there.sum(axis=1))))
@@ -89,11 +91,11 @@ def matrix(columns: np.ndarray, absent: np.ndarray, n_columns: int) -> csr_array
 
 def measure(recipe: Method, make: Corpus, n_labels: int, n_docs: int, run: Run) -> dict[str, Any]:
     """Measure one size in this process. A small training before it compiles all kernels."""
-    recipe.fit(corpus(600, 300, seed=3), run=run)
+    recipe.fit(make_corpus(600, 300, seed=3), run=run)
     train, test = make(n_docs, n_labels, seed=1), make(N_TEST, n_labels, seed=2)
-    held, start, processor = peak_gib(), time.perf_counter(), time.process_time()
+    held, start, processor = read_peak_gib(), time.perf_counter(), time.process_time()
     model = recipe.fit(train, run=run)
-    trained, computed, peak = time.perf_counter() - start, time.process_time() - processor, peak_gib()
+    trained, computed, peak = time.perf_counter() - start, time.process_time() - processor, read_peak_gib()
     model.predict(Dataset.from_matrix(test.X[:10]))
     start = time.perf_counter()
     answer = model.predict(Dataset.from_matrix(test.X), k=5)
@@ -105,25 +107,25 @@ def measure(recipe: Method, make: Corpus, n_labels: int, n_docs: int, run: Run) 
         "processor s": round(computed, 2),
         "data GiB": round(held, 2),
         "peak GiB": round(peak, 2),
-        "model MB": round(size_mb(model), 1),
+        "model MB": round(measure_size_mb(model), 1),
         "ms/document": round(each, 4),
         "P@1": round(100 * scores["P@1"], 1),
         "P@5": round(100 * scores["P@5"], 1),
     }
 
 
-def peak_gib() -> float:
+def read_peak_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def size_mb(model: Model) -> float:
+def measure_size_mb(model: Model) -> float:
     """Return the bytes of the arrays in the model folder."""
     arrays: dict[str, np.ndarray] = {}
     encode_value(model, "model", arrays)
     return sum(array.nbytes for array in arrays.values()) / 1e6
 
 
-def apart(method: str, n_labels: int, options: argparse.Namespace) -> dict[str, Any]:
+def measure_in_process(method: str, n_labels: int, options: argparse.Namespace) -> dict[str, Any]:
     """Measure one size in its own process, whose peak memory then belongs to this size."""
     words = [str(n_labels), "--method", method, "--trees", str(options.trees), "--here"]
     words += ["--docs", str(options.docs)] if options.docs else []
@@ -156,7 +158,7 @@ def main() -> None:
     if options.here:
         (method,), (n_labels,) = methods, options.labels
         recipe = method_class(method)(**({"n_trees": options.trees} if method in ONE_TREE else {}))
-        make, run = shop if options.shop else corpus, Run(workdir=options.workdir)
+        make, run = make_shop_corpus if options.shop else make_corpus, Run(workdir=options.workdir)
         return print(json.dumps(measure(recipe, make, n_labels, n_docs(n_labels, options), run)))
     about = {"threads": Run().n_threads, "python": platform.python_version(), "numpy": np.__version__}
     print(f"{about}\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
@@ -164,7 +166,7 @@ def main() -> None:
     for method in methods:
         for n_labels in options.labels:
             size = {"method": method, "labels": n_labels, "documents": n_docs(n_labels, options)}
-            rows.append(size | apart(method, n_labels, options))
+            rows.append(size | measure_in_process(method, n_labels, options))
             print(f"| {' | '.join(str(rows[-1].get(column, '')) for column in COLUMNS)} | {rows[-1].get('failed', '')}")
             sys.stdout.flush()
             if options.output:

@@ -33,7 +33,7 @@ from xmtc.scores.calibration import Calibration
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
-from licences import dependencies  # noqa: E402
+from licences import find_dependencies  # noqa: E402
 
 from experiments.__main__ import make_report  # noqa: E402
 from experiments.page import render_side_by_side  # noqa: E402
@@ -148,7 +148,7 @@ def measures_table() -> str:
 
 
 def dependencies_table() -> str:
-    return table(["package", "version", "licence"], [list(each) for each in dependencies()])
+    return table(["package", "version", "licence"], [list(each) for each in find_dependencies()])
 
 
 def methods_part() -> str:
@@ -157,8 +157,8 @@ def methods_part() -> str:
         method = method_class(name)
         parts += [f"## {name}", inspect.getdoc(sys.modules[method.__module__]) or "", parameters_table(method)]
     for recipe in (*map(view_class, VIEWS), Calibration):
-        said = (inspect.getdoc(recipe) or "").partition("\n\nParameters\n")[0]
-        parts += [f"## {recipe.title}", said, parameters_table(recipe)]
+        description = (inspect.getdoc(recipe) or "").partition("\n\nParameters\n")[0]
+        parts += [f"## {recipe.title}", description, parameters_table(recipe)]
     return "\n\n".join(parts)
 
 
@@ -173,7 +173,7 @@ def commands_part() -> str:
     parts = []
     for name, command in commands("xmtc", get_command(app)):
         shown = [p for p in command.params if not getattr(p, "hidden", False)]
-        usage = " ".join([name, *(spelling(p) for p in shown if is_argument(p)), "[OPTIONS]"])
+        usage = " ".join([name, "[OPTIONS]", *(spelling(p) for p in shown if is_argument(p))])
         rows = [[f"`{spelling(p)}`", default(p), p.help or ""] for p in shown]
         parts += [f"## {name}", inspect.cleandoc(command.help or ""), f"```text\n{usage}\n```"]
         parts += [table(["argument or option", "default", "description"], rows)] if rows else []
@@ -196,8 +196,8 @@ def is_argument(parameter) -> bool:
 def spelling(parameter) -> str:
     if not is_argument(parameter):
         return ", ".join((*parameter.opts, *parameter.secondary_opts))
-    name = (parameter.metavar or parameter.name.upper()).strip("[]…")
-    name += " …" if parameter.nargs == -1 else ""
+    name = (parameter.metavar or parameter.name.upper()).strip("[]")
+    name += "..." if parameter.nargs == -1 and "..." not in name else ""
     return name if parameter.required else f"[{name}]"
 
 

@@ -14,9 +14,9 @@ from experiments.datasets import (
     CatalogueEntry,
     compare_counts,
     compute_counts,
-    corpora_folder,
     find_catalogue_entry,
     find_train_test_pairs,
+    get_corpora_folder,
     load_catalogue,
     locate_corpus_folder,
 )
@@ -25,6 +25,8 @@ from experiments.page import build_sections, render_page, render_table_markdown
 from experiments.rows import find_table, list_tables, load_experiment
 from experiments.runner import ExperimentOutcome, run_missing_rows
 from xmtc.analysis.result_files import describe_environment, list_gpus, load_results
+from xmtc.cli.help import PlainCommand, PlainGroup
+from xmtc.cli.options import parse_time_limit
 from xmtc.cli.streams import echo
 from xmtc.core.progress import show_progress
 from xmtc.data.corpus import open_corpus
@@ -34,6 +36,7 @@ from xmtc.storage.cache import compute_path_sha256
 
 app = typer.Typer(
     help="Run the experiments of the papers, and get their data.",
+    cls=PlainGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -45,7 +48,7 @@ ResultsOption = Annotated[Path | None, typer.Option(help="Folder of the results.
 DatasetFolderOption = Annotated[Path | None, typer.Option("-o", "--output", help="Folder of the data sets.")]
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def run(
     tables: TablesArgument,
     only: Annotated[list[str] | None, typer.Option(help="Row to run, by its name (repeatable).")] = None,
@@ -56,7 +59,9 @@ def run(
     param: Annotated[list[str] | None, typer.Option("-p", "--param", help="NAME=VALUE (repeatable).")] = None,
     device: Annotated[str | None, typer.Option(help="Device of every command: cpu, cuda, cuda:1.")] = None,
     threads: Annotated[int | None, typer.Option(min=0, help="Threads of every command.")] = None,
-    time_limit: Annotated[float | None, typer.Option(min=0, help="Time limit of a training in seconds.")] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Time limit of a training, such as 90s, 10m or 2h.")
+    ] = None,
     machine: Annotated[str | None, typer.Option(help="Description of the machine in the results.")] = None,
     commit: Annotated[str | None, typer.Option(help="Commit in the results, where git is missing.")] = None,
 ) -> None:
@@ -72,7 +77,7 @@ def run(
             make_context(experiment.path, data, work, results),
             overrides=dict(pair.split("=", 1) for pair in param or []),
             options=options,
-            limit_seconds=time_limit,
+            limit_seconds=None if time_limit is None else parse_time_limit(time_limit),
             environment=describe_environment(machine, commit),
             has_gpu=bool(device or list_gpus()),
         )
@@ -81,7 +86,7 @@ def run(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def table(tables: TablesArgument, data: DataOption = None, results: ResultsOption = None) -> None:
     """Print the stored results of tables in Markdown."""
     for name in tables:
@@ -90,7 +95,7 @@ def table(tables: TablesArgument, data: DataOption = None, results: ResultsOptio
         echo(render_table_markdown(experiment, load_results(context.get_results_path(experiment.name))))
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def report(
     output: Annotated[Path, typer.Argument(metavar="FILE.md", help="Markdown page to write.")],
     tables: Annotated[list[str] | None, typer.Argument(metavar="[TABLE...]", help="Tables (all).")] = None,
@@ -104,7 +109,7 @@ def report(
     echo(f"{output} written from {len(paths)} tables.", err=True)
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def noise(
     source: Annotated[str, typer.Argument(metavar="CORPUS", help="Corpus to read.")],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="File to write.")],
@@ -121,7 +126,7 @@ def noise(
     )
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def datasets(output: DatasetFolderOption = None) -> None:
     """List the data sets of the papers and where they are here."""
     for entry in load_catalogue().values():
@@ -130,7 +135,7 @@ def datasets(output: DatasetFolderOption = None) -> None:
         echo(f"{entry.name:15} {format_sizes(entry)}: {entry.about} ({place})")
 
 
-@app.command()
+@app.command(cls=PlainCommand)
 def get(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a data set.")],
     output: DatasetFolderOption = None,
@@ -169,7 +174,7 @@ def make_report(paths: list[Path], folder: Path, data: Path | None = None, resul
 def make_context(path: Path, data: Path | None, work: Path, results: Path | None) -> ExperimentContext:
     """Return the context of a table; corpora are beside the checkout or in the cache unless `data` is given."""
     beside = Path(os.path.normpath(path.resolve().parent.parent / SHARED_DATA_FOLDER))
-    folders = (beside, corpora_folder()) if data is None else (Path(os.path.normpath(data)),)
+    folders = (beside, get_corpora_folder()) if data is None else (Path(os.path.normpath(data)),)
     return ExperimentContext(folders, work, results or path.parent / "results")
 
 

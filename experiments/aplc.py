@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import CORPORA, Log, read_texts
+from common import CORPORA, TrainingLog, read_texts
 from scipy.sparse import csr_array
 
 from xmtc.core.dataset import Dataset, Tokens
@@ -28,14 +28,14 @@ LABELS, FACTOR = 5, 2  # of a document under Zipf's law; q
 REAL = ("cve-libraries", "eurlex57k", "tibkat-gnd-en")
 
 
-def equations(args: argparse.Namespace) -> None:
+def compute_equations(args: argparse.Namespace) -> None:
     """Compute eqs. 9 and 14 for equal clusters under Zipf's law, and for corpora in two clusters."""
     from xmtc.nn.label_clusters import ClusterLayout, compute_cluster_sizes, find_document_clusters, order_by_frequency
 
     found = []
     for n_labels, n_clusters, width in COSTS:
         sizes = compute_cluster_sizes(n_labels, (1.0,) * n_clusters)
-        of_clusters = np.add.reduceat(zipf(n_labels), np.cumsum((0, *sizes))[:-1])
+        of_clusters = np.add.reduceat(make_zipf_probabilities(n_labels), np.cumsum((0, *sizes))[:-1])
         row = {"data": "Zipf", "labels": n_labels, "clusters": n_clusters, "width": width}
         found += [row | predict_cost(sizes, 1 - (1 - of_clusters) ** LABELS, batch) for batch in args.batches]
     for name in REAL:
@@ -48,7 +48,7 @@ def equations(args: argparse.Namespace) -> None:
     args.out.write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n")
 
 
-def zipf(n_labels: int) -> np.ndarray:
+def make_zipf_probabilities(n_labels: int) -> np.ndarray:
     """Return the probability of each label."""
     shares = 1 / np.arange(1, n_labels + 1)
     return shares / shares.sum()
@@ -63,20 +63,20 @@ def predict_cost(sizes: Sequence[int], documents: np.ndarray, batch: int) -> dic
     narrow = np.array(sizes) / FACTOR ** np.arange(len(sizes))
     batches = 1 - (1 - documents) ** batch
 
-    def less(shares: np.ndarray) -> float:
+    def compute_reduction(shares: np.ndarray) -> float:
         return round(float(sum(sizes) / (sizes[0] + (shares * narrow)[1:].sum())), 2)
 
     return {
         "batch": batch,
         "documents": [round(float(share), 3) for share in documents[1:]],
         "p_i": [round(float(share), 3) for share in batches[1:]],
-        "eq. 9": less(np.ones(len(sizes))),
-        "eq. 14": less(batches),
-        "by documents": less(documents),
+        "eq. 9": compute_reduction(np.ones(len(sizes))),
+        "eq. 14": compute_reduction(batches),
+        "by documents": compute_reduction(documents),
     }
 
 
-def cost(args: argparse.Namespace) -> None:
+def compare_cost(args: argparse.Namespace) -> None:
     """Compare label clusters with a flat linear layer: parameters, time and memory of a step. Labels follow Zipf's law,
     five per document; `equations` prints the predictions of eqs. 9 and 14."""
     import torch
@@ -86,7 +86,7 @@ def cost(args: argparse.Namespace) -> None:
     results = []
     for n_labels, n_clusters, width in COSTS:
         rng = np.random.default_rng(0)
-        labels = torch.from_numpy(rng.choice(n_labels, args.batch * LABELS, p=zipf(n_labels)))
+        labels = torch.from_numpy(rng.choice(n_labels, args.batch * LABELS, p=make_zipf_probabilities(n_labels)))
         rows = torch.arange(args.batch).repeat_interleave(LABELS)
         sizes = compute_cluster_sizes(n_labels, (1.0,) * n_clusters)
         measured = {}
@@ -96,7 +96,7 @@ def cost(args: argparse.Namespace) -> None:
         }.items():
             torch.manual_seed(0)
             head = LabelClusters(clusters).to(args.device)
-            measured[name] = step_of(head, width, rows, labels, args) | {
+            measured[name] = measure_step(head, width, rows, labels, args) | {
                 "parameters": sum(p.numel() for p in head.parameters())
             }
             del head
@@ -106,7 +106,7 @@ def cost(args: argparse.Namespace) -> None:
         args.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def step_of(head: Any, width: int, rows: Any, labels: Any, args: argparse.Namespace) -> dict[str, float]:
+def measure_step(head: Any, width: int, rows: Any, labels: Any, args: argparse.Namespace) -> dict[str, float]:
     """Return median milliseconds of the loss with gradients (in total and on the GPU), of AdamW's step, and peak
     megabytes."""
     import torch
@@ -162,7 +162,7 @@ def measure_gpu_milliseconds(act: Callable[[], object], repeats: int = 10) -> fl
     return round(sum(event.self_device_time_total for event in seen.key_averages()) / 1000 / repeats, 3)
 
 
-def speed(args: argparse.Namespace) -> None:
+def measure_speed(args: argparse.Namespace) -> None:
     """Measure documents per second in training and prediction with texts of 512 subwords, and the parts of a step."""
     import torch
 
@@ -181,9 +181,9 @@ def speed(args: argparse.Namespace) -> None:
             method = method_class("aplc_xlnet")(batch=batch, epochs=args.epochs, **args.settings)
             if torch.cuda.is_available():
                 torch.cuda.reset_peak_memory_stats()
-            log = Log(f"{encoder.name} {batch}")
+            log = TrainingLog(f"{encoder.name} {batch}")
             model = method.fit(data, valid, Run(progress=log, device=args.device))
-            trained = n_docs / min(np.diff([seconds for seconds, _ in log.news]))
+            trained = n_docs / min(np.diff([seconds for seconds, _ in log.statuses]))
             memory = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else 0.0
             for _ in range(2):  # the first step builds the network and selects kernels
                 begin = time.perf_counter()
@@ -195,7 +195,7 @@ def speed(args: argparse.Namespace) -> None:
             args.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def explain(args: argparse.Namespace) -> None:
+def measure_explanation_error(args: argparse.Namespace) -> None:
     """Measure the error of the sum of integrated gradients for the best label, by their number of points."""
     import torch
 
@@ -225,11 +225,11 @@ def main() -> None:
     said = commands.add_parser("equations")
     said.add_argument("--batches", type=int, nargs="+", default=[12, 32, 256])
     said.add_argument("--corpora", type=Path, default=CORPORA)
-    said.set_defaults(run=equations)
+    said.set_defaults(run=compute_equations)
     head = commands.add_parser("cost")
     head.add_argument("--batch", type=int, default=32)
     head.add_argument("--device", default="cuda")
-    head.set_defaults(run=cost)
+    head.set_defaults(run=compare_cost)
     fast = commands.add_parser("speed")
     fast.add_argument("encoders", type=Path, nargs="+", help="folders")
     fast.add_argument("--batches", type=int, nargs="+", default=[12, 32, 64])
@@ -238,12 +238,12 @@ def main() -> None:
     fast.add_argument("--epochs", type=int, default=3)
     fast.add_argument("--settings", type=json.loads, default={})
     fast.add_argument("--device", default="auto")
-    fast.set_defaults(run=speed)
+    fast.set_defaults(run=measure_speed)
     told = commands.add_parser("explain")
     told.add_argument("model", type=Path)
     told.add_argument("corpus", type=Path)
     told.add_argument("--documents", type=int, default=4)
-    told.set_defaults(run=explain)
+    told.set_defaults(run=measure_explanation_error)
     for command in (said, head, fast, told):
         command.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()

@@ -25,7 +25,7 @@ from xmtc.pipeline import Pipeline
 PLAN = TrainingOptions(epochs=1, rate=1e-3, average_from=99, average_every=99, patience=9, seed=0)
 
 
-def milliseconds(work: Callable[[], object], repeats: int = 12) -> float:
+def measure_milliseconds(work: Callable[[], object], repeats: int = 12) -> float:
     """Return the median of several runs after two warm-up runs."""
     times = []
     for _ in range(repeats):
@@ -38,7 +38,7 @@ def milliseconds(work: Callable[[], object], repeats: int = 12) -> float:
     return float(np.median(times[2:]))
 
 
-def table(data: Dataset, dimension: int, sizes: list[int]) -> None:
+def print_table(data: Dataset, dimension: int, sizes: list[int]) -> None:
     """Print a row for each batch size: the parts of a step, the whole step, and memory."""
     device = torch.device("cuda")
     torch.set_float32_matmul_precision("high")
@@ -53,10 +53,10 @@ def table(data: Dataset, dimension: int, sizes: list[int]) -> None:
         n_labels=data.n_labels,
     )
     for size in sizes:
-        line(design, loader, labels, longest[:size], device)
+        print_line(design, loader, labels, longest[:size], device)
 
 
-def line(
+def print_line(
     design: RecurrentDesign, loader: TokenLoader, labels: LabelLoader, docs: np.ndarray, device: torch.device
 ) -> None:
     torch.cuda.reset_peak_memory_stats()
@@ -72,22 +72,22 @@ def line(
         with mixed_precision(device):
             network.encoder(batch).sum().backward()
 
-    def attend() -> None:
+    def run_attention() -> None:
         with mixed_precision(device):
             binary_cross_entropy(network.head(states, batch.make_mask()), targets).backward()
 
-    def step() -> None:
+    def run_step() -> None:
         batch = loader.load_batch(docs)
         with mixed_precision(device):
             state.step(binary_cross_entropy(network(batch), labels.targets(batch.docs)))
 
-    step()
+    run_step()
     parts = {
-        "data": milliseconds(lambda: loader.load_batch(docs)),
-        "LSTM": milliseconds(encode),
-        "attention and head": milliseconds(attend),
-        "optimiser": milliseconds(lambda: [optimiser.step() for optimiser in state.optimisers]),
-        "step": milliseconds(step),
+        "data": measure_milliseconds(lambda: loader.load_batch(docs)),
+        "LSTM": measure_milliseconds(encode),
+        "attention and head": measure_milliseconds(run_attention),
+        "optimiser": measure_milliseconds(lambda: [optimiser.step() for optimiser in state.optimisers]),
+        "step": measure_milliseconds(run_step),
     }
     times = "  ".join(f"{name} {value:.1f}" for name, value in parts.items())
     memory = torch.cuda.max_memory_allocated() / 1e9
@@ -98,7 +98,9 @@ def line(
     )
 
 
-def million(n_labels: int = 1_000_000, n_candidates: int = 1280, n_docs: int = 200, n_words: int = 250) -> None:
+def measure_million_labels(
+    n_labels: int = 1_000_000, n_candidates: int = 1280, n_docs: int = 200, n_words: int = 250
+) -> None:
     """Measure a step of the lowest level of a tree with a million labels, with the paper's sizes for Amazon-670K."""
     device = torch.device("cuda")
     torch.cuda.reset_peak_memory_stats()
@@ -113,12 +115,12 @@ def million(n_labels: int = 1_000_000, n_candidates: int = 1280, n_docs: int = 2
     candidates = torch.randint(n_labels, (n_docs, n_candidates), device=device)
     targets = (torch.rand(n_docs, n_candidates, device=device) < 0.005).float()
 
-    def step() -> None:
+    def run_step() -> None:
         with mixed_precision(device):
             state.step(binary_cross_entropy(network(batch, candidates), targets))
 
-    step()
-    took, memory = milliseconds(step), torch.cuda.max_memory_allocated() / 1e9
+    run_step()
+    took, memory = measure_milliseconds(run_step), torch.cuda.max_memory_allocated() / 1e9
     sizes = f"{n_labels} labels, {n_candidates} candidates, batch {n_docs} x {n_words} words"
     print(f"{sizes}: {took:.1f} ms, {memory:.1f} GB")
 
@@ -135,8 +137,8 @@ def main() -> None:
         data = Pipeline.from_parameters("attention_xml").prepare(open_corpus(args.corpus)).data
     except XmtcError as error:
         sys.exit(str(error))
-    table(data, args.dimension, args.batches)
-    million()
+    print_table(data, args.dimension, args.batches)
+    measure_million_labels()
 
 
 if __name__ == "__main__":

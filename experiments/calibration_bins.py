@@ -33,7 +33,7 @@ MODELS = {
 }
 
 
-def bins(model: Path, corpus: str) -> list[tuple[float, float, int]]:
+def compute_bins(model: Path, corpus: str) -> list[tuple[float, float, int]]:
     """Return mean score, fraction of correct labels, and number of labels of each bin."""
     documents = open_corpus(str(CORPORA / corpus / "test.jsonl.gz"))
     tagger = Tagger.load(model)
@@ -57,6 +57,6 @@ if __name__ == "__main__":
     for name, folder in MODELS.items():
         pair = {"raw": given.models / folder.format("raw-"), "calibrated": given.models / folder.format("")}
         if all(path.exists() for path in pair.values()):
-            found[name] = {kind: bins(path, name.partition(", ")[2]) for kind, path in pair.items()}
+            found[name] = {kind: compute_bins(path, name.partition(", ")[2]) for kind, path in pair.items()}
             print(name, found[name], flush=True)
     given.results.write_text(json.dumps(found, indent=1) + "\n")

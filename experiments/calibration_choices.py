@@ -38,7 +38,7 @@ SIZES, DRAWS = (50, 100, 200, 500), 5
 BANDS = ((0, 1, MIN_MEMBER_LABELS), (0, 1, 5, MIN_MEMBER_LABELS))  # ranks at which a curve begins and ends
 
 
-def by_rank(found: Predictions, held_out: Predictions, Y: csr_array, edges: tuple[int, ...]) -> Predictions:
+def calibrate_by_rank(found: Predictions, held_out: Predictions, Y: csr_array, edges: tuple[int, ...]) -> Predictions:
     """Fit a curve for each band of ranks; scores do not increase with the rank."""
     height = np.zeros(found.scores.shape)
     for first, last in pairwise(edges):
@@ -48,16 +48,16 @@ def by_rank(found: Predictions, held_out: Predictions, Y: csr_array, edges: tupl
     return Predictions.from_valid_arrays(found.labels, np.where(found.labels == NO_LABEL, 0, height).astype(np.float32))
 
 
-def some(found: Predictions, rows: np.ndarray) -> Predictions:
+def select_rows(found: Predictions, rows: np.ndarray) -> Predictions:
     return Predictions.from_valid_arrays(found.labels[rows], found.scores[rows])
 
 
-def witness_answers(method: Method, data: Dataset, rows: np.ndarray, k: int) -> tuple[Predictions, csr_array]:
+def predict_held_out(method: Method, data: Dataset, rows: np.ndarray, k: int) -> tuple[Predictions, csr_array]:
     held_out = data.select_rows(rows)
     return fit_on_seen_labels(method, drop_rows(data, rows), None, RUN).predict(held_out, k, RUN), held_out.Y
 
 
-def compared(method: str, corpus: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def compare_choices(method: str, corpus: str) -> Iterator[tuple[str, dict[str, Any]]]:
     train, test = (open_corpus(str(CORPORA / corpus / f"{part}.jsonl.gz")) for part in ("train", "test"))
     pipeline = Pipeline.from_parameters(method)
     prepared = pipeline.prepare(train, RUN)
@@ -68,28 +68,32 @@ def compared(method: str, corpus: str) -> Iterator[tuple[str, dict[str, Any]]]:
     known = features.mark_known_documents(prepared.fitted_views, documents)
     raw = pipeline.method.fit(data, None, RUN).predict(documents, k, RUN).mask_documents(known)
 
-    def errors(found: Predictions) -> dict[str, float]:
+    def compute_errors(found: Predictions) -> dict[str, float]:
         return {name: round(100 * value, 2) for name, value in evaluate(found, truth, MEASURES).items()}
 
-    yield "raw", errors(raw)
+    yield "raw", compute_errors(raw)
     kept = sample_rows_keeping_labels(data, 0, min(MAX_HELD_OUT_DOCUMENTS, int(HELD_OUT_FRACTION * data.n_docs)))
     yield (
         "no label loses its last document",
-        errors(apply_isotonic_curve(raw, *fit_isotonic_curve(*witness_answers(pipeline.method, data, kept, k)))),
+        compute_errors(
+            apply_isotonic_curve(raw, *fit_isotonic_curve(*predict_held_out(pipeline.method, data, kept, k)))
+        ),
     )
-    held_out, Y = witness_answers(
+    held_out, Y = predict_held_out(
         pipeline.method, data, sample_labelled_rows(data, 0, HELD_OUT_FRACTION, MAX_HELD_OUT_DOCUMENTS), k
     )
-    yield "a random tenth", errors(apply_isotonic_curve(raw, *fit_isotonic_curve(held_out, Y)))
+    yield "a random tenth", compute_errors(apply_isotonic_curve(raw, *fit_isotonic_curve(held_out, Y)))
     for edges in BANDS:
         yield (
             f"curves by rank, from {', '.join(str(first + 1) for first in edges[:-1])} on",
-            errors(by_rank(raw, held_out, Y, edges)),
+            compute_errors(calibrate_by_rank(raw, held_out, Y, edges)),
         )
     for n_docs in SIZES:
         drawn = (np.random.default_rng(seed).permutation(Y.shape[0])[:n_docs] for seed in range(DRAWS))
         found = [
-            errors(apply_isotonic_curve(raw, *fit_isotonic_curve(some(held_out, rows), Y[rows])))["ECE@20"]
+            compute_errors(apply_isotonic_curve(raw, *fit_isotonic_curve(select_rows(held_out, rows), Y[rows])))[
+                "ECE@20"
+            ]
             for rows in drawn
         ]
         yield f"only {n_docs} documents", {"ECE@20": found}
@@ -103,7 +107,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     kept = json.loads(given.results.read_text()) if given.results.exists() else {}
     for corpus in given.corpora:
-        for name, figures in compared(given.method, corpus):
+        for name, figures in compare_choices(given.method, corpus):
             print(given.method, corpus, name, figures, flush=True)
             kept.setdefault(f"{given.method}, {corpus}", {})[name] = figures
     given.results.write_text(json.dumps(kept, indent=1) + "\n")

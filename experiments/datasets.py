@@ -65,7 +65,7 @@ def find_catalogue_entry(name: str) -> CatalogueEntry:
     raise XmtcError(f"There is no data set {name!r}{meant} `python -m experiments datasets` lists all.")
 
 
-def corpora_folder() -> Path:
+def get_corpora_folder() -> Path:
     """Return the default folder of data sets."""
     return get_cache_folder("corpora")
 
@@ -80,7 +80,7 @@ def find_part_files(folder: Path, part: str) -> list[Path]:
 def locate_corpus_folder(found: CatalogueEntry, folder: Path | None) -> Path:
     """Return the folder of a data set: `folder` itself if it has training files, else a subfolder of its name."""
     if folder is None:
-        return corpora_folder() / found.folder_name
+        return get_corpora_folder() / found.folder_name
     return folder if find_part_files(folder, "train") else folder / found.folder_name
 
 

@@ -4,7 +4,7 @@ its commands, and those of LibMultiLabel and napkinXC.
 The two peers are twins, written after their code, because both learn on scores of their own models only.
 LibMultiLabel 0.10.0 `linear/linear.py`, micromacro-freq of Lin and Lin (CIKM 2023): its cross-validation, which is
 there to get scores of documents that are not trained on, gives way to the held-out documents; labels without a true
-document there, of which it has none, keep 0.5. napkinXC 0.7.2 `src/model.cpp`, online F-measure optimisation, macro and
+document in that part keep 0.5. napkinXC 0.7.2 `src/model.cpp`, online F-measure optimisation, macro and
 micro, as its command begins (a = 10, b = 20) and, macro, as its example does (a = 1, b = 2, ten passes).
 
 python experiments/decisions.py cve-libraries delicious imdb-meka eurlex57k tibkat-gnd-en yso-finna-en --work /tmp/work
@@ -41,7 +41,7 @@ WAYS = [
 ]  # fmt: skip
 
 
-def command(*words: str) -> str:
+def run_command(*words: str) -> str:
     done = subprocess.run([sys.executable, "-m", "xmtc", *words], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"xmtc {' '.join(words)}\n{done.stderr}")
@@ -57,20 +57,20 @@ def prepare(name: str, work: Path) -> tuple[Path, Path]:
         source, train, valid = train, folder / "train.jsonl", folder / "valid.jsonl"
         size = ["--count", "20000"] if name == "yso-finna-en" else ["--share", "0.2"]
         if not valid.exists():
-            command("data", "split", str(source), str(train), str(valid), *size, "--seed", "0")
+            run_command("data", "split", str(source), str(train), str(valid), *size, "--seed", "0")
     if not model.exists():
-        command("train", str(train), "-m", "parabel", "-o", str(model), "-q")
+        run_command("train", str(train), "-m", "parabel", "-o", str(model), "-q")
     return valid, model
 
 
-def through_commands(valid: Path, model: Path, test: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {"0.5": command_values(model, test, "0.5")}
+def measure_commands(valid: Path, model: Path, test: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {"0.5": read_command_values(model, test, "0.5")}
     for goal, by in WAYS:
         start = time.time()
         words = ["thresholds", str(model), str(valid), "--goal", goal, "--per", by, "--json", "-q"]
-        learnt = json.loads(command(*words))
+        learnt = json.loads(run_command(*words))
         seconds = round(time.time() - start, 1)
-        found[f"{goal} by {by}"] = command_values(model, test, "decision") | {"seconds": seconds}
+        found[f"{goal} by {by}"] = read_command_values(model, test, "decision") | {"seconds": seconds}
         found[f"{goal} by {by}"] |= {"gives": learnt["gives"], "halves": learnt["halves"]}
         print(f"{goal} by {by}", found[f"{goal} by {by}"], flush=True)
     return found
@@ -82,13 +82,13 @@ def rank_labelled(tagger: Tagger, corpus: Path, depth: int) -> tuple[Predictions
     return tagger.predict(data, depth, Run(threads=2)), Y
 
 
-def at_once(valid: Path, model: Path, test: Path) -> dict[str, Any]:
+def measure_in_process(valid: Path, model: Path, test: Path) -> dict[str, Any]:
     """Do the same without commands, which would rank large corpora once per procedure."""
     tagger = Tagger.load(model)
     learnt, Y = rank_labelled(tagger, valid, EVALUATION_DEPTH)
     ranked, truth = rank_labelled(tagger, test, EVALUATION_DEPTH)
     judged = to_ranked_results(learnt, Y)
-    found: dict[str, Any] = {"0.5": figures_of(select_labels(ranked, ranked.scores >= 0.5), truth)}
+    found: dict[str, Any] = {"0.5": compute_figures(select_labels(ranked, ranked.scores >= 0.5), truth)}
     for goal, by in WAYS:
         start = time.time()
         lesson = tune_thresholds(judged, parse_goal(goal), len(tagger.labels), by)
@@ -96,38 +96,40 @@ def at_once(valid: Path, model: Path, test: Path) -> dict[str, Any]:
         assert (
             2 * (given.labels != NO_LABEL).sum(axis=1).max() <= EVALUATION_DEPTH
         )  # otherwise the command would search deeper
-        found[f"{goal} by {by}"] = figures_of(lesson.decision(ranked), truth) | {"seconds": seconds}
+        found[f"{goal} by {by}"] = compute_figures(lesson.decision(ranked), truth) | {"seconds": seconds}
         found[f"{goal} by {by}"] |= {"gives": str(lesson.decision), "halves": lesson.half_split_scores}
         print(f"{goal} by {by}", found[f"{goal} by {by}"], flush=True)
     tagger.with_decision(lesson.decision).save(model)
     return found
 
 
-def figures_of(given: Predictions, truth: csr_array) -> dict[str, float]:
+def compute_figures(given: Predictions, truth: csr_array) -> dict[str, float]:
     reached = compute_assignment_metrics(to_ranked_results(given, truth))
     values = (reached.micro[2], reached.macro[2], reached.by_document[2])
     return {name: round(100 * value, 2) for name, value in zip(NAMES, values, strict=True)}
 
 
-def command_values(model: Path, test: Path, at: str) -> dict[str, float]:
-    values = json.loads(command("evaluate", str(model), str(test), *(f"{name}@{at}" for name in NAMES), "--json", "-q"))
+def read_command_values(model: Path, test: Path, at: str) -> dict[str, float]:
+    values = json.loads(
+        run_command("evaluate", str(model), str(test), *(f"{name}@{at}" for name in NAMES), "--json", "-q")
+    )
     return {name: round(100 * values[f"{name}@{at}"], 2) for name in NAMES}
 
 
 # Procedures of the peers on the scores of the same model
 
 
-def of_peers(valid: Path, model: Path, test: Path) -> dict[str, Any]:
+def measure_peers(valid: Path, model: Path, test: Path) -> dict[str, Any]:
     tagger = Tagger.load(model)
     # maximum number of labels that our last procedure considers
     n, depth = len(tagger.labels), tagger.require_decision().depth
     learnt, Y = rank_labelled(tagger, valid, depth)
     ranked, truth = rank_labelled(tagger, test, depth)
     ways = {
-        "LibMultiLabel": lambda: micromacro_freq(learnt, Y, n),
-        "napkinXC, macro": lambda: online_macro(learnt, Y, n),
-        "napkinXC, macro, ten passes": lambda: online_macro(learnt, Y, n, 1.0, 2.0, 10),
-        "napkinXC, micro": lambda: np.full(n, online_micro(learnt, Y)),
+        "LibMultiLabel": lambda: tune_micromacro(learnt, Y, n),
+        "napkinXC, macro": lambda: tune_online_macro(learnt, Y, n),
+        "napkinXC, macro, ten passes": lambda: tune_online_macro(learnt, Y, n, 1.0, 2.0, 10),
+        "napkinXC, micro": lambda: np.full(n, tune_online_micro(learnt, Y)),
     }
     found = {}
     for name, way in ways.items():
@@ -136,12 +138,12 @@ def of_peers(valid: Path, model: Path, test: Path) -> dict[str, Any]:
         seconds = round(time.time() - start, 1)
         labels = np.maximum(ranked.labels, 0)
         given = select_labels(ranked, (ranked.scores >= thresholds[labels]) & (ranked.labels != NO_LABEL))
-        found[name] = figures_of(given, truth) | {"seconds": seconds}
+        found[name] = compute_figures(given, truth) | {"seconds": seconds}
         print(name, found[name], flush=True)
     return found
 
 
-def micromacro_freq(found: Predictions, Y: csr_array, n_labels: int) -> np.ndarray:
+def tune_micromacro(found: Predictions, Y: csr_array, n_labels: int) -> np.ndarray:
     """Tune labels by descending frequency; each threshold maximises the label's contribution to macro-F, and micro-F
     with the labels before. Documents whose best labels do not include a label have score 0 for it."""
     answered = found.labels != NO_LABEL
@@ -167,10 +169,10 @@ def micromacro_freq(found: Predictions, Y: csr_array, n_labels: int) -> np.ndarr
     return thresholds
 
 
-def online_macro(
+def tune_online_macro(
     found: Predictions, Y: csr_array, n_labels: int, a: float = 10.0, b: float = 20.0, passes: int = 1
 ) -> np.ndarray:
-    """After each document, set the threshold of a label to half of its F1 so far."""
+    """Set the threshold of a label to half of its F1 so far."""
     right, total = np.full(n_labels, a), np.full(n_labels, b)
     for document in list(range(found.n_docs)) * passes:
         labels, scores = found.labels[document], found.scores[document]
@@ -185,7 +187,7 @@ def online_macro(
     return right / total
 
 
-def online_micro(found: Predictions, Y: csr_array, a: float = 10.0, b: float = 20.0) -> float:
+def tune_online_micro(found: Predictions, Y: csr_array, a: float = 10.0, b: float = 20.0) -> float:
     judged = to_ranked_results(found, Y)
     for document in range(found.n_docs):
         given = (found.scores[document] >= a / b) & (found.labels[document] != NO_LABEL)
@@ -204,8 +206,8 @@ def main() -> None:
         print(name, flush=True)
         valid, model = prepare(name, given.work)
         test = CORPORA / name / "test.jsonl.gz"
-        ours = at_once if given.once else through_commands
-        found = ours(valid, model, test) | of_peers(valid, model, test)
+        ours = measure_in_process if given.once else measure_commands
+        found = ours(valid, model, test) | measure_peers(valid, model, test)
         results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
         RESULTS.write_text(json.dumps(results | {name: found}, indent=1) + "\n")
 

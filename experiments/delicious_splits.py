@@ -34,7 +34,7 @@ METHODS = {
 }
 
 
-def splits(folder: Path, n_random: int) -> Iterator[tuple[str, Dataset, Dataset]]:
+def make_splits(folder: Path, n_random: int) -> Iterator[tuple[str, Dataset, Dataset]]:
     corpora = (open_corpus(str(folder / f"{part}.txt.gz")) for part in ("train", "test"))
     prepared = Pipeline.from_parameters("fastxml", FEATURES, {"unit_length": False}).prepare(next(corpora))
     train, test = prepared.data, prepared.build_labelled_dataset(next(corpora))
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--corpora", type=Path, default=CORPORA)
     args = parser.parse_args()
     rows = []
-    for split, train, test in splits(args.corpora / "delicious", args.splits):
+    for split, train, test in make_splits(args.corpora / "delicious", args.splits):
         frequencies = np.bincount(train.Y.indices, minlength=train.n_labels)
         for title in args.methods:
             name, parameters = METHODS[title]

@@ -35,13 +35,13 @@ def measure(words: list[str]) -> tuple[str, dict[str, float]]:
     return output, {name: round(value, 1) for name, value in took.items()}
 
 
-def stages(log: Path) -> dict[str, float]:
+def read_stages(log: Path) -> dict[str, float]:
     """Return wall seconds of every stage."""
     events = [json.loads(line) for line in log.read_text().splitlines()]
     return {event["title"]: round(event["seconds"], 2) for event in events if event["event"] == "stage"}
 
 
-def row(folder: Path, method: str, more: list[str], place: Path) -> dict:
+def make_row(folder: Path, method: str, more: list[str], place: Path) -> dict:
     end = ".txt.gz" if (folder / "train.txt.gz").exists() else ".jsonl.gz"
     model, train_log, test_log = place / "model", place / "train.jsonl", place / "test.jsonl"
     common = ["--quiet", "--log-json"]
@@ -50,7 +50,7 @@ def row(folder: Path, method: str, more: list[str], place: Path) -> dict:
     output, test = measure(["evaluate", str(model), str(folder / f"test{end}"), *common, str(test_log)])
     scores = {name: float(value) for name, value in re.findall(r"(\S+@\d)\s+([\d.]+)", output)}
     size = round((model / "arrays.safetensors").stat().st_size / 1e6, 1)
-    costs = {"training": train | stages(train_log), "evaluation": test | stages(test_log), "model_mb": size}
+    costs = {"training": train | read_stages(train_log), "evaluation": test | read_stages(test_log), "model_mb": size}
     return {"data": folder.name, "method": method, "parameters": more[1::2], **scores, **costs}
 
 
@@ -66,7 +66,7 @@ def main() -> None:
         settings = ([], RAW) if name == "delicious" else ([],)
         for method, more in ((method, more) for method in args.methods for more in settings):
             with tempfile.TemporaryDirectory() as place:
-                rows.append(row(args.corpora / name, method, more, Path(place)))
+                rows.append(make_row(args.corpora / name, method, more, Path(place)))
             print(json.dumps(rows[-1]), flush=True)
             args.out.write_text(json.dumps(rows, indent=1) + "\n")
 

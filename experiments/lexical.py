@@ -34,16 +34,16 @@ RESULTS = Path(__file__).parent / "results" / "lexical.json"
 RUN = Run(threads=2)
 
 
-def catalogue(parts: Iterable[list[Document]], path: Path, others: Iterable[str] = ()) -> str:
+def write_vocabulary(parts: Iterable[list[Document]], path: Path, others: Iterable[str] = ()) -> str:
     """Write a vocabulary of all labels of a corpus without one, and of labels without documents: the name of a library
     is its label and the last part of the label (hawtio-ide of io.hawt hawtio-ide)."""
     labels = sorted({label for part in parts for document in part for label in document.labels} | set(others))
-    rows = [(label, label, "" if (last := re.split("[ /]", label)[-1]) == label else last) for label in labels]
-    path.write_text("".join("\t".join(row) + "\n" for row in [("id", "name", "altLabel"), *rows]))
+    entries = [(label, label, "" if (last := re.split("[ /]", label)[-1]) == label else last) for label in labels]
+    path.write_text("".join("\t".join(row) + "\n" for row in [("id", "name", "altLabel"), *entries]))
     return str(path)
 
 
-def recall_of_unseen(found: Predictions, Y: csr_array, frequencies: np.ndarray, k: int) -> tuple[int, int]:
+def compute_unseen_recall(found: Predictions, Y: csr_array, frequencies: np.ndarray, k: int) -> tuple[int, int]:
     """Return the recall@k of labels without training documents, and their number of assignments. Columns of Y beyond
     the frequencies are labels that the model does not know."""
     seen = np.flatnonzero(frequencies)
@@ -57,7 +57,7 @@ def recall_of_unseen(found: Predictions, Y: csr_array, frequencies: np.ndarray, 
     return int(unseen.multiply(answered).sum()), int(unseen.sum())
 
 
-def measured(tagger: Tagger, test: list[Document]) -> dict[str, Any]:
+def measure_tagger(tagger: Tagger, test: list[Document]) -> dict[str, Any]:
     begin = time.perf_counter()
     data, Y, others = tagger.transform_labelled(test, RUN)
     found = tagger.predict(data, 20, RUN)
@@ -67,12 +67,12 @@ def measured(tagger: Tagger, test: list[Document]) -> dict[str, Any]:
         for name, value in tagger.evaluate_predictions(found, Y, MEASURES, unseen_labels=others).items()
     }
     for k in (5, 20):
-        n_found, n = recall_of_unseen(found, Y, tagger.frequencies, k)
+        n_found, n = compute_unseen_recall(found, Y, tagger.frequencies, k)
         scores |= {f"unseen found@{k}": n_found, "unseen": n, f"unseen R@{k}": round(100 * n_found / max(n, 1), 2)}
     return scores | {"predict_s": round(seconds, 1)}
 
 
-def rows(
+def iterate_rows(
     folder: Path, methods: list[str], parameters: dict[str, str], place: Path, others: list[str]
 ) -> Iterable[dict[str, Any]]:
     name = folder.name
@@ -80,22 +80,22 @@ def rows(
     dev = list(open_corpus(str(folder / "dev.jsonl.gz"))) if (folder / "dev.jsonl.gz").exists() else None
     lexicals = {"lexical": parameters | {"vocabulary": str(folder / "label_names.tsv.gz")}}
     if not (folder / "label_names.tsv.gz").exists():
-        names = catalogue([train_docs, test], place / "labels.tsv")
+        names = write_vocabulary([train_docs, test], place / "labels.tsv")
         lexicals = {"lexical": parameters | {"vocabulary": names}, "lexical without a vocabulary": parameters}
         if others:
-            more = catalogue([train_docs, test], place / "more.tsv", others)
+            more = write_vocabulary([train_docs, test], place / "more.tsv", others)
             lexicals["lexical with other names"] = parameters | {"vocabulary": more}
     taggers = {}
     for title in (*lexicals, *methods):
         begin = time.perf_counter()
         taggers[title] = train(train_docs, title.partition(" ")[0], run=RUN, **lexicals.get(title, {}))
         seconds = time.perf_counter() - begin
-        yield {"data": name, "row": title, "fit_s": round(seconds, 1), **measured(taggers[title], test)}
+        yield {"data": name, "row": title, "fit_s": round(seconds, 1), **measure_tagger(taggers[title], test)}
     for method, lexical in product(methods, lexicals):
         for valid in (None, dev)[: 1 if dev is None else 2]:
             both = combine([taggers[method], taggers[lexical]], valid=valid, run=RUN)
             title = f"{method}, {lexical}{'' if valid is None else ', calibrated'}"
-            yield {"data": name, "row": title, **measured(both, test)}
+            yield {"data": name, "row": title, **measure_tagger(both, test)}
 
 
 def main() -> None:
@@ -111,7 +111,7 @@ def main() -> None:
     others = given.others.read_text().split() if given.others else []
     parameters = dict(each.split("=") for each in given.p)
     for name in given.data:
-        for row in rows(given.corpora / name, given.methods, parameters, given.place, others):
+        for row in iterate_rows(given.corpora / name, given.methods, parameters, given.place, others):
             row |= {"lexical": parameters, "xmtc": xmtc.__version__}
             print(json.dumps(row), flush=True)
             kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else []

@@ -14,7 +14,7 @@ from experiments.commands import ExperimentContext, ExperimentFailed, plan_corpo
 from experiments.rows import TABLES_FOLDER, Experiment, ExperimentRow, find_members, load_experiment
 from xmtc.analysis.report.files import render_markdown_rows
 from xmtc.analysis.result_files import ResultRecord, load_results
-from xmtc.explain.highlights import escape_text
+from xmtc.explain.html import escape_text
 
 PAGE_TITLE = "Published and measured"
 PAGE_NOTE = (
@@ -36,7 +36,7 @@ MAX_LISTED_ROWS = 6
 
 
 @dataclass(frozen=True)
-class PageSection:
+class ExperimentSection:
     """Section of the page: one experiment."""
 
     key: str
@@ -49,7 +49,9 @@ class PageSection:
     commands: list[tuple[str, str]] = field(default_factory=list)  # row name, commands with machine and versions
 
 
-def build_sections(experiment: Experiment, results: dict[str, ResultRecord], place: ExperimentContext) -> PageSection:
+def build_sections(
+    experiment: Experiment, results: dict[str, ResultRecord], place: ExperimentContext
+) -> ExperimentSection:
     """Return the section of an experiment."""
     tables = []
     for data, jobs in group_rows(experiment):
@@ -68,7 +70,7 @@ def build_sections(experiment: Experiment, results: dict[str, ResultRecord], pla
     told = [format_commands(job, results[job.name]) for job in experiment.rows if is_measured(job, results)]
     note = f"{experiment.note} Run with `python -m experiments run {experiment.name}`.".strip()
     pages = [experiment.path.resolve().parent.parent / page for page in experiment.pages]
-    return PageSection(experiment.name, experiment.title, note, tables, len(left), missing, pages, told)
+    return ExperimentSection(experiment.name, experiment.title, note, tables, len(left), missing, pages, told)
 
 
 def is_measured(job: ExperimentRow, results: dict[str, ResultRecord]) -> bool:
@@ -140,7 +142,7 @@ def format_commands(job: ExperimentRow, result: ResultRecord) -> tuple[str, str]
     return job.name, "\n".join([*result.get("command", []), f"# {'; '.join(filter(None, where))}"])
 
 
-def render_page(sections: Sequence[PageSection], folder: Path) -> str:
+def render_page(sections: Sequence[ExperimentSection], folder: Path) -> str:
     """Return the page in Markdown; links are relative to `folder`."""
     summary = [[s.title, str(len(s.commands)), str(s.n_missing), summarize_reasons(s)] for s in sections]
     parts = [f"# {PAGE_TITLE}", PAGE_NOTE, render_markdown_rows(["table", "run", "not run", "why not"], summary)]
@@ -156,11 +158,11 @@ def render_page(sections: Sequence[PageSection], folder: Path) -> str:
     return "\n\n".join([*parts, ""])
 
 
-def summarize_reasons(section: PageSection) -> str:
+def summarize_reasons(section: ExperimentSection) -> str:
     return "; ".join(dict.fromkeys(line[0].partition(":")[0] for line in section.missing)) or "–"
 
 
-def render_missing_rows(section: PageSection) -> str:
+def render_missing_rows(section: ExperimentSection) -> str:
     return render_markdown_rows(["why", "corpus", "rows", "names", "expected cost of one"], section.missing)
 
 
@@ -168,7 +170,7 @@ def render_details(title: str, body: str) -> str:
     return f'<details markdown="1"><summary>{title}</summary>\n\n{body}\n\n</details>'
 
 
-def render_commands(section: PageSection) -> str:
+def render_commands(section: ExperimentSection) -> str:
     lines = "\n\n".join(f"# {name}\n{commands}" for name, commands in section.commands)
     return f"<pre>\n{escape_text(lines)}\n</pre>"
 

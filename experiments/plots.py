@@ -56,7 +56,7 @@ def read(name: str) -> Any:
 
 
 def aplc_labels(figure: Any) -> None:
-    """Figure 2: number of documents per label, most frequent label first."""
+    """Plot figure 2: number of documents per label, most frequent label first."""
     axis = figure.subplots()
     for name, counted in read("label-frequencies").items():
         ranks, documents = zip(*counted["points"], strict=True)
@@ -67,8 +67,8 @@ def aplc_labels(figure: Any) -> None:
 
 
 def aplc_clusters(figure: Any) -> None:
-    """Figure 4: P@1 against the number of clusters."""
-    for axis, (data, found) in zip(figure.subplots(1, 2), aplc_results().items(), strict=True):
+    """Plot figure 4: P@1 against the number of clusters."""
+    for axis, (data, found) in zip(figure.subplots(1, 2), load_aplc_results().items(), strict=True):
         numbers = range(1, 7)
         axis.plot(numbers, [found[f"clusters-{n}"]["P@1"] for n in numbers], "o-", label=data)
         axis.set(xlabel="clusters", ylabel="P@1, test documents")
@@ -78,8 +78,8 @@ def aplc_clusters(figure: Any) -> None:
 
 
 def aplc_partitions(figure: Any) -> None:
-    """Figure 5: P@1 against the proportions of three clusters."""
-    for axis, (data, found) in zip(figure.subplots(1, 2), aplc_results().items(), strict=True):
+    """Plot figure 5: P@1 against the proportions of three clusters."""
+    for axis, (data, found) in zip(figure.subplots(1, 2), load_aplc_results().items(), strict=True):
         axis.bar(list(PARTITIONS), [found[job]["P@1"] for job in PARTITIONS.values()], width=0.5)
         lowest = min(found[job]["P@1"] for job in PARTITIONS.values())
         axis.set(
@@ -87,15 +87,15 @@ def aplc_partitions(figure: Any) -> None:
         )
 
 
-def aplc_results() -> dict[str, dict[str, dict[str, float]]]:
+def load_aplc_results() -> dict[str, dict[str, dict[str, float]]]:
     """Return test metrics by corpus and row."""
     stored = {"eurlex57k": "aplc-figures", "cve-libraries": "aplc-figures-cve"}
     return {data: {row["name"]: row["test"] for row in read(name)} for data, name in stored.items()}
 
 
 def noise(figure: Any) -> None:
-    """Figure 3 of Rank-AE: P@1 against the rate of label noise, the mean of the seeds and their spread."""
-    rows = of_rows("rank_ae-noise")
+    """Plot figure 3 of Rank-AE: P@1 against the rate of label noise, the mean of the seeds and their spread."""
+    rows = load_rows("rank_ae-noise")
     for axis, kind in zip(figure.subplots(1, 2, sharey=True), NOISE_KINDS, strict=True):
         for method, style in NOISE_STYLES.items():
             known = {rate: rows.get(f"{method}, {kind if rate else 'missing'} {rate}") for rate in NOISE_RATES}
@@ -122,8 +122,8 @@ def calibration(figure: Any) -> None:
 
 
 def ablation(figure: Any) -> None:
-    """Figure 4 of Rank-AE: P@k without channel attention, and without the ranking loss."""
-    rows = of_rows("rank_ae-ablation")
+    """Plot figure 4 of Rank-AE: P@k without channel attention, and without the ranking loss."""
+    rows = load_rows("rank_ae-ablation")
     for axis, data in zip(figure.subplots(1, len(ABLATED)), ABLATED, strict=True):
         for number, variant in enumerate(VARIANTS):
             seeds = rows.get(f"{data}, {variant}", [])
@@ -136,7 +136,7 @@ def ablation(figure: Any) -> None:
 
 
 def channel_attention(figure: Any) -> None:
-    """Figure 5 of Rank-AE: words of a document, shaded by channel attention."""
+    """Plot figure 5 of Rank-AE: words of a document, shaded by channel attention."""
     pieces = read("rank_ae-attention")["labels"][0]["pieces"]
     words = [(piece["text"], piece["weight"]) for piece in pieces if piece["text"].strip()]
     axis, largest = figure.subplots(), max(weight for _, weight in words)
@@ -152,7 +152,7 @@ def channel_attention(figure: Any) -> None:
     axis.axis("off")
 
 
-def of_rows(name: str) -> dict[str, list[dict[str, float]]]:
+def load_rows(name: str) -> dict[str, list[dict[str, float]]]:
     """Return the stored figures of each row, of all its seeds."""
     found: dict[str, list[dict[str, float]]] = {}
     for result in read(name).values():

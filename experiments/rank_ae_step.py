@@ -21,7 +21,7 @@ from xmtc.nn.devices import mixed_precision, select_device
 from xmtc.nn.training import TrainingState
 
 
-def step(args: argparse.Namespace) -> None:
+def measure_step(args: argparse.Namespace) -> None:
     """Measure seconds and memory of a training step of 256 documents and 100,000 labels."""
     run = Run(device=args.device)
     device, rng = select_device(run), np.random.default_rng(0)
@@ -68,7 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--labels", type=int, default=100_000)
     parser.add_argument("--device", default="auto")
-    step(parser.parse_args())
+    measure_step(parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ GROUPS = {  # by name of the picture
 COLOURS = "svg { --ink: #222; --soft: #666; --line: #bbb; --mark: #0b63a5; font-family: sans-serif; background: #fff }"
 
 
-def comparison(corpus: str, results: dict[str, dict]) -> Comparison:
+def make_comparison(corpus: str, results: dict[str, dict]) -> Comparison:
     """Return the results of all methods on one corpus. Stored results have no confidence interval."""
     entries = []
     for name, result in results.items():
@@ -49,9 +49,9 @@ def as_picture(figure: str) -> str:
     return found.group().replace("<svg ", head, 1).replace(">", f"><style>{COLOURS}</style>", 1) + "\n"
 
 
-def tell(corpora: Sequence[str], results: dict[str, dict]) -> MethodRanking:
+def print_tables(corpora: Sequence[str], results: dict[str, dict]) -> MethodRanking:
     """Print the tables of a group of corpora."""
-    comparisons = [comparison(corpus, results) for corpus in corpora]
+    comparisons = [make_comparison(corpus, results) for corpus in corpora]
     found = build_ranking(comparisons)
     if found is None:
         raise SystemExit("No two methods were run on all of these corpora.")
@@ -65,11 +65,11 @@ def tell(corpora: Sequence[str], results: dict[str, dict]) -> MethodRanking:
 def main() -> None:
     results = json.loads((HERE / "results" / "rivals.json").read_text())
     if len(sys.argv) > 1:
-        tell(sys.argv[1:], results)
+        print_tables(sys.argv[1:], results)
         return
     for picture, corpora in GROUPS.items():
         print(f"\n## {', '.join(corpora)}")
-        drawn = as_picture(plot_critical_differences(tell(corpora, results)))
+        drawn = as_picture(plot_critical_differences(print_tables(corpora, results)))
         (HERE.parent / "docs" / "images" / f"{picture}.svg").write_text(drawn)
 
 

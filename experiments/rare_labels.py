@@ -23,7 +23,7 @@ DATA = Path("../shared/data")
 MEASURES = ["P@1", "P@3", "P@5", "nDCG@5"]
 
 
-def tell(event: Any) -> None:
+def print_event(event: Any) -> None:
     done = event.as_json()
     if done["event"] == "pass":
         print(f"pass {done['pass']}: loss {done['loss']:.4g}, nDCG@5 {100 * done['nDCG@5']:.2f}", flush=True)
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("-m", type=int, default=1000, help="documents to compare by")
     parser.add_argument("-p", "--param", action="append", default=[], metavar="NAME=VALUE")
     args = parser.parse_args()
-    run = Run(threads=1, device="cpu", callbacks=tell)
+    run = Run(threads=1, device="cpu", callbacks=print_event)
     folder, settings = DATA / args.corpus, dict(param.split("=", 1) for param in args.param)
     pipeline = Pipeline.from_parameters(
         args.method, parameters={name: UnparsedValue(value) for name, value in settings.items()}

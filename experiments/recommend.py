@@ -41,7 +41,7 @@ def ask(name: str, budget: str, data: Path, machine: str | None) -> None:
     save_result(KEPT, name, {"command": shown, "s": found.seconds, **describe_environment(machine), **said})
 
 
-def measured(name: str) -> dict[str, tuple[float, float]]:
+def load_measurements(name: str) -> dict[str, tuple[float, float]]:
     """Return test nDCG@5 and training seconds by method, without networks."""
     found = {}
     for result in load_results(RIVALS).values():
@@ -54,9 +54,9 @@ def measured(name: str) -> dict[str, tuple[float, float]]:
     return found
 
 
-def line(name: str, said: dict[str, Any]) -> list[str]:
+def make_table_row(name: str, said: dict[str, Any]) -> list[str]:
     """Return a row of the table."""
-    chosen, known = said["recommended"], measured(name)
+    chosen, known = said["recommended"], load_measurements(name)
     fits = {method: value for method, (value, seconds) in known.items() if seconds <= said["budget_s"]}
     best = max(fits, key=lambda method: fits[method], default="")
     expected = f"{100 * chosen['metrics'][METRIC]:.2f}"
@@ -66,7 +66,7 @@ def line(name: str, said: dict[str, Any]) -> list[str]:
     return [name, chosen["name"], expected, reached, told, behind, f"{chosen['seconds']:.0f}", f"{said['s']:.0f}"]
 
 
-def table() -> str:
+def render_table() -> str:
     heads = [
         "corpus",
         "recommended",
@@ -78,7 +78,7 @@ def table() -> str:
         "search s",
     ]
     kept = load_results(KEPT)
-    rows = [heads, ["---"] * len(heads), *(line(name, kept[name]) for name in CORPORA if name in kept)]
+    rows = [heads, ["---"] * len(heads), *(make_table_row(name, kept[name]) for name in CORPORA if name in kept)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -93,7 +93,7 @@ def main() -> None:
     if not args.table:
         for name in args.corpora or CORPORA:
             ask(name, args.budget, args.data, args.machine)
-    print(table())
+    print(render_table())
 
 
 if __name__ == "__main__":

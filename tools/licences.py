@@ -20,20 +20,20 @@ class Dependency(NamedTuple):
     licence: str
 
 
-def dependencies(package: str = "xmtc", extras: tuple[str, ...] = EXTRAS) -> list[Dependency]:
+def find_dependencies(package: str = "xmtc", extras: tuple[str, ...] = EXTRAS) -> list[Dependency]:
     """Return the installed dependencies by name."""
     found: dict[str, Distribution] = {}
     waiting = [(package, extras)]
     while waiting:
-        for requirement in requirements(*waiting.pop()):
-            name = normal(requirement.name)
-            if name not in found and (installed := if_installed(name)):
+        for requirement in iterate_requirements(*waiting.pop()):
+            name = normalise_name(requirement.name)
+            if name not in found and (installed := find_distribution(name)):
                 found[name] = installed
                 waiting.append((name, tuple(requirement.extras)))
-    return [Dependency(name, each.version, licence(each)) for name, each in sorted(found.items())]
+    return [Dependency(name, each.version, read_licence(each)) for name, each in sorted(found.items())]
 
 
-def requirements(package: str, extras: tuple[str, ...]) -> Iterator[Requirement]:
+def iterate_requirements(package: str, extras: tuple[str, ...]) -> Iterator[Requirement]:
     for line in distribution(package).requires or []:
         requirement = Requirement(line)
         wanted = ("", *extras)
@@ -41,26 +41,28 @@ def requirements(package: str, extras: tuple[str, ...]) -> Iterator[Requirement]
             yield requirement
 
 
-def normal(name: str) -> str:
+def normalise_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def if_installed(name: str) -> Distribution | None:
+def find_distribution(name: str) -> Distribution | None:
     try:
         return distribution(name)
     except PackageNotFoundError:
         return None
 
 
-def licence(package: Distribution) -> str:
+def read_licence(package: Distribution) -> str:
     """Return the licence from the metadata: an expression, a classifier, or the first line of a text."""
-    said = package.metadata
-    if expression := said.get("License-Expression"):
+    metadata = package.metadata
+    if expression := metadata.get("License-Expression"):
         return expression
-    names = [line.rpartition(" :: ")[2] for line in said.get_all("Classifier") or [] if line.startswith("License ::")]
-    return ", ".join(names) or (said.get("License") or "not said").partition("\n")[0]
+    names = [
+        line.rpartition(" :: ")[2] for line in metadata.get_all("Classifier") or [] if line.startswith("License ::")
+    ]
+    return ", ".join(names) or (metadata.get("License") or "unknown").partition("\n")[0]
 
 
 if __name__ == "__main__":
-    for each in dependencies():
+    for each in find_dependencies():
         print(f"{each.name:24} {each.version:14} {each.licence}")

@@ -52,8 +52,8 @@ class Cell:
 
 
 def main() -> int:
-    wanted = arguments()
-    found = {version: executable for version in PYTHONS if (executable := interpreter(version))}
+    wanted = parse_arguments()
+    found = {version: executable for version in PYTHONS if (executable := find_interpreter(version))}
     missing = [version for version in PYTHONS if version not in found]
     chosen = list(found)[-1:] if wanted.python == ["newest"] else wanted.python or list(found)
     uv = Uv()
@@ -62,14 +62,14 @@ def main() -> int:
     for cell in cells:
         print(f"\n== Python {cell.python} ({found[cell.python]}), {cell.versions} versions", flush=True)
         run_cell(cell, found[cell.python], uv, wheel, wanted.pytest)
-    print("\n" + table(cells))
+    print("\n" + render_table(cells))
     for version in missing:
         print(f"Python {version} was not found on this machine: nothing is known about it.")
     in_vain = set(chosen) & set(missing)
     return int(bool(in_vain) or not cells or not all(cell.is_good for cell in cells))
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[0] + ".")
     parser.add_argument("--python", nargs="+", choices=[*PYTHONS, "newest"], help="all that are found, unless named")
     parser.add_argument("--versions", nargs="+", choices=VERSIONS, default=list(VERSIONS), help="both, unless named")
@@ -77,7 +77,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def interpreter(version: str) -> str | None:
+def find_interpreter(version: str) -> str | None:
     """Return a working executable of this version.
 
     The shims of pyenv only work while their version is selected, and its versions are not on the path, so both places
@@ -86,10 +86,10 @@ def interpreter(version: str) -> str | None:
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     folders = [Path(folder) for folder in os.get_exec_path()] + sorted(pyenv.glob(f"versions/{version}.*/bin"))
     candidates = [folder / f"python{version}" for folder in folders]
-    return next((path for candidate in candidates if (path := real_executable(candidate, version))), None)
+    return next((path for candidate in candidates if (path := resolve_executable(candidate, version))), None)
 
 
-def real_executable(candidate: Path, version: str) -> str | None:
+def resolve_executable(candidate: Path, version: str) -> str | None:
     """Return the path of the interpreter if this starts one of the version."""
     if not candidate.is_file():
         return None
@@ -110,7 +110,7 @@ class Uv:
             subprocess.run([home / "bin" / "pip", "install", "--quiet", "uv"], check=True)
 
     def __call__(self, *words: str | Path) -> None:
-        environment = {**outside(), "UV_CACHE_DIR": str(BUILD / "cache"), "UV_PYTHON_DOWNLOADS": "never"}
+        environment = {**build_environment(), "UV_CACHE_DIR": str(BUILD / "cache"), "UV_PYTHON_DOWNLOADS": "never"}
         if "PIP_INDEX_URL" in environment:  # uv does not read the settings of pip
             environment.setdefault("UV_DEFAULT_INDEX", environment["PIP_INDEX_URL"])
         subprocess.run([self.command, *words, "--quiet"], check=True, env=environment)
@@ -121,7 +121,7 @@ class Uv:
         return next((BUILD / "wheel").glob("*.whl"))
 
 
-def outside() -> dict[str, str]:
+def build_environment() -> dict[str, str]:
     """Return the environment without variables that lead to the checkout or another Python."""
     elsewhere = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     return {name: value for name, value in os.environ.items() if name not in elsewhere}
@@ -137,28 +137,28 @@ def run_cell(cell: Cell, executable: str, uv: Uv, wheel: Path, words: list[str])
         uv("pip", "install", "--python", home, *chosen, wheel, "-r", ROOT / "pyproject.toml", "--extra", "test")
         with tempfile.TemporaryDirectory(prefix="xmtc-matrix-") as folder:
             shutil.copytree(ROOT / "tests", Path(folder, "tests"), ignore=shutil.ignore_patterns("__pycache__", "slow"))
-            cell.packages = packages(home, folder)
-            cell.outcomes = outcomes(home, Path(folder, "tests"), words)
+            cell.packages = read_package_versions(home, folder)
+            cell.outcomes = run_tests(home, Path(folder, "tests"), words)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         how = getattr(error, "returncode", f"none after {LIMIT} seconds")
         cell.trouble = f"{' '.join(map(str, error.cmd[:3]))} ended with status {how}"
     cell.seconds = time.monotonic() - start
 
 
-def packages(home: Path, folder: str) -> dict[str, str]:
+def read_package_versions(home: Path, folder: str) -> dict[str, str]:
     """Return the installed versions after checking that the wheel is imported."""
     command = [home / "bin" / "python", "-c", PROBE]
-    done = subprocess.run(command, cwd=folder, env=outside(), stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(command, cwd=folder, env=build_environment(), stdout=subprocess.PIPE, text=True, check=True)
     place, versions = json.loads(done.stdout)
     assert Path(place).is_relative_to(home), f"xmtc was imported from {place}, expected the wheel in {home}"
     return versions
 
 
-def outcomes(home: Path, tests: Path, words: list[str]) -> dict[str, int]:
+def run_tests(home: Path, tests: Path, words: list[str]) -> dict[str, int]:
     """Return the outcome of the tests. Warnings, which depend on the versions of dependencies, are not errors."""
     report = tests.parent / "report.xml"
     command = [home / "bin" / "python", "-m", "pytest", "-q", "-rs", "--strict-markers", f"--junitxml={report}", *words]
-    done = subprocess.run(command, cwd=tests, env=outside(), timeout=LIMIT)
+    done = subprocess.run(command, cwd=tests, env=build_environment(), timeout=LIMIT)
     if done.returncode > 1:  # 1: tests failed; other codes: not all tests were run
         done.check_returncode()
     count = {name: int(value) for name, value in count_outcomes(report)}
@@ -171,7 +171,7 @@ def count_outcomes(report: Path) -> Iterator[tuple[str, str]]:
     return ((name, suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped"))
 
 
-def table(cells: list[Cell]) -> str:
+def render_table(cells: list[Cell]) -> str:
     rows = [["python", "versions", *SHOWN, *OUTCOMES, "seconds", ""]]
     for cell in cells:
         numbers = [str(cell.outcomes.get(name, "-")) for name in OUTCOMES]

@@ -30,22 +30,22 @@ COLUMNS = 92
 def main() -> None:
     if len(sys.argv) == 4:
         html, height, target = sys.argv[1:]
-        return page(Path(html).resolve(), int(height), Path(target))
+        return draw_page(Path(html).resolve(), int(height), Path(target))
     with tempfile.TemporaryDirectory() as folder:
-        xmtc(folder, "demo")
-        shown = xmtc(folder, "explain", "xmtc-demo/model", TEXT, "-k", "2", "-n", "8", "--html", "why.html")
-        terminal(f'$ xmtc explain xmtc-demo/model "{TEXT}" -k 2 -n 8\n{shown}', IMAGES / "explain-terminal.svg")
-        page(Path(folder, "why.html"), 665, IMAGES / "explain-page.png")
-        page(Path(folder, "why.html"), 400, IMAGES / "explain.png")  # only the first label
+        run_xmtc(folder, "demo")
+        shown = run_xmtc(folder, "explain", "xmtc-demo/model", TEXT, "-k", "2", "-n", "8", "--html", "why.html")
+        draw_terminal(f'$ xmtc explain xmtc-demo/model "{TEXT}" -k 2 -n 8\n{shown}', IMAGES / "explain-terminal.svg")
+        draw_page(Path(folder, "why.html"), 665, IMAGES / "explain-page.png")
+        draw_page(Path(folder, "why.html"), 400, IMAGES / "explain.png")  # only the first label
 
 
-def xmtc(folder: str, *words: str) -> str:
+def run_xmtc(folder: str, *words: str) -> str:
     colours = {**os.environ, "FORCE_COLOR": "1", "COLORTERM": "truecolor", "TERM": "xterm-256color"}
     command = [sys.executable, "-m", "xmtc", *words]
     return subprocess.run(command, cwd=folder, env=colours, check=True, capture_output=True, text=True).stdout
 
 
-def terminal(shown: str, target: Path) -> None:
+def draw_terminal(shown: str, target: Path) -> None:
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(Text.from_ansi(shown))
     svg = console.export_svg(title="xmtc explain", unique_id="xmtc")
@@ -53,7 +53,7 @@ def terminal(shown: str, target: Path) -> None:
     target.write_text(svg.replace("Fira Code", "ui-monospace, monospace"))
 
 
-def page(html: Path, height: int, target: Path) -> None:
+def draw_page(html: Path, height: int, target: Path) -> None:
     with tempfile.TemporaryDirectory() as profile:
         size = [f"--window-size=760,{height}", "--force-device-scale-factor=1.5", "--hide-scrollbars"]
         command = [*CHROMIUM, *size, f"--user-data-dir={profile}", f"--screenshot={target}", html.as_uri()]

@@ -35,7 +35,7 @@ NEEDED_BY_TORCH = ("filelock", "fsspec", "jinja2", "networkx", "setuptools", "sy
 BUILD = ("hatchling", "editables")  # builds the package without downloading anything without a hash
 
 
-def lock() -> None:
+def write_lock_files() -> None:
     for name, extras in LOCKS.items():
         content = resolve(*extras, hashes=True)
         (ROOT / name).write_text(HEADER.format(", ".join(extras)) + content)
@@ -58,14 +58,14 @@ def resolve(*extras: str, hashes: bool = False) -> str:
 
 def build() -> None:
     version = check_version()
-    if changed := output_of("git", "status", "--porcelain"):
+    if changed := run_command("git", "status", "--porcelain"):
         sys.exit(f"The tree has changes, so that no commit says what was built; commit or stash them:\n{changed}")
     shutil.rmtree(DIST, ignore_errors=True)
-    first, second = built(DIST), built(Path(tempfile.mkdtemp()))
+    first, second = build_packages(DIST), build_packages(Path(tempfile.mkdtemp()))
     if first != second:
         sys.exit(f"Two builds of one commit differ: {first} and {second}")
-    sbom(DIST / f"xmtc-{version}.cdx.json")
-    sums = "".join(f"{digest(path)}  {path.name}\n" for path in sorted(DIST.iterdir()))
+    write_sbom(DIST / f"xmtc-{version}.cdx.json")
+    sums = "".join(f"{hash_file(path)}  {path.name}\n" for path in sorted(DIST.iterdir()))
     (DIST / "SHA256SUMS").write_text(sums)
     print(sums, end="")
 
@@ -79,15 +79,15 @@ def check_version() -> str:
     return version
 
 
-def built(folder: Path) -> dict[str, str]:
+def build_packages(folder: Path) -> dict[str, str]:
     """Build a wheel and a source archive whose files have the time of the commit; return their digests."""
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": output_of("git", "log", "-1", "--format=%ct")}
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": run_command("git", "log", "-1", "--format=%ct")}
     words = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT]
     subprocess.run(words, check=True, env=environment, stdout=subprocess.DEVNULL)
-    return {path.name: digest(path) for path in sorted(folder.iterdir()) if path.suffix in (".whl", ".gz")}
+    return {path.name: hash_file(path) for path in sorted(folder.iterdir()) if path.suffix in (".whl", ".gz")}
 
 
-def sbom(path: Path) -> None:
+def write_sbom(path: Path) -> None:
     """Write the bill of materials of a user's installation, with all extras that this repository tests."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
         requirements.write(resolve("neural", "tune", "vocab"))
@@ -108,16 +108,16 @@ def audit() -> None:
     sys.exit(done.returncode)
 
 
-def digest(path: Path) -> str:
+def hash_file(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def output_of(*words: str) -> str:
+def run_command(*words: str) -> str:
     return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
 if __name__ == "__main__":
-    commands = {"lock": lock, "build": build, "audit": audit}
+    commands = {"lock": write_lock_files, "build": build, "audit": audit}
     if len(sys.argv) != 2 or sys.argv[1] not in commands:
         sys.exit(f"usage: python tools/release.py {' | '.join(commands)}")
     commands[sys.argv[1]]()

@@ -100,7 +100,18 @@ class Classifier(BaseEstimator):
         self.set_params(method=method, **parameters)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return all hyper-parameters; with deep=False only those that were set, which `clone` copies."""
+        """Return the hyper-parameters.
+
+        Parameters
+        ----------
+        deep
+            Return all of them; otherwise only those that were set, which `clone` copies.
+
+        Returns
+        -------
+        dict of str to object
+            The method and its hyper-parameters by name.
+        """
         values = {
             name: value for name, (_, value) in collect_all_parameters(self.method, self._stored_parameters()).items()
         }
@@ -111,6 +122,16 @@ class Classifier(BaseEstimator):
         """Set hyper-parameters, which are validated at once.
 
         Parameters of another method are kept until that method is set again; a clone does not have them.
+
+        Parameters
+        ----------
+        **parameters
+            The method, and hyper-parameters by name.
+
+        Returns
+        -------
+        Classifier
+            This object.
         """
         method = parameters.pop("method") if "method" in parameters else self.method
         named = {name.replace("__", "."): value for name, value in parameters.items()}
@@ -148,6 +169,16 @@ class Classifier(BaseEstimator):
             Validation documents for early stopping and calibration: a corpus or a pair (X, y).
         run
             Threads, device, checkpoint and progress.
+
+        Returns
+        -------
+        Classifier
+            This object, trained.
+
+        Raises
+        ------
+        XmtcError
+            If documents, labels or hyper-parameters are not valid.
         """
         from xmtc.core.numba_support import log_compilation
 
@@ -266,6 +297,13 @@ class Classifier(BaseEstimator):
             Trained on lists of names: names, best first. Trained on an indicator: an indicator of the same kind.
             Trained on one label per document: one label per document, whatever its text, as an array of the same
             number of dimensions.
+
+        Examples
+        --------
+        >>> from xmtc import Classifier
+        >>> classifier = Classifier(min_df=1).fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
+        >>> classifier.predict(["an apple", "the sky"], k=1)
+        [['fruit'], ['weather']]
         """
         kind = self._target_description()["kind"]
         if k is None and threshold is None and self._fitted_tagger().decision is not None:
@@ -327,6 +365,13 @@ class Classifier(BaseEstimator):
         array or sparse array
             0 where the method did not compute a score. Trained on a vector with one label per document, the scores of
             a document are divided by their sum, which is then 1.
+
+        Examples
+        --------
+        >>> from xmtc import Classifier
+        >>> classifier = Classifier(min_df=1).fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
+        >>> classifier.predict_proba(["an apple"]).shape
+        (1, 2)
         """
         documents, n_labels = list(self._to_documents(X)), self._n_labels
         rank = partial(self._fitted_tagger().predict, always=self._should_always_predict(always))
@@ -342,7 +387,18 @@ class Classifier(BaseEstimator):
     def decision_function(self, X: Any, run: Run = Run()) -> np.ndarray:
         """Return the scores minus 0.5: positive where `predict` returns 1 without tuned thresholds.
 
-        Trained on a vector with two classes, return those of the second class, shape (n_docs,)."""
+        Parameters
+        ----------
+        X
+            Documents.
+        run
+            Threads and device.
+
+        Returns
+        -------
+        array of float32, shape (n_docs, n_labels)
+            Trained on a vector with two classes, the scores of the second class, shape (n_docs,).
+        """
         scores = self.predict_proba(X, run=run) - np.float32(INDICATOR_THRESHOLD)
         is_binary = self._target_description()["kind"] == VECTOR and scores.shape[1] == 2
         return scores[:, 1] if is_binary else scores
@@ -367,6 +423,11 @@ class Classifier(BaseEstimator):
             Documents.
         k, threshold, run, always, language, allow, deny
             As in `Tagger.predict_labels`.
+
+        Returns
+        -------
+        list of list of Tag
+            One list per document, best first.
 
         Examples
         --------
@@ -405,18 +466,60 @@ class Classifier(BaseEstimator):
             maximises expected F1; by default the best of them.
         run
             Threads and device.
+
+        Returns
+        -------
+        Classifier
+            This object.
         """
         documents, always = self._to_labelled_documents(X, y), self._should_always_predict()
         self.tagger_ = tune_tagger_thresholds(self._fitted_tagger(), documents, goal, by, run, always=always).tagger
         return self
 
     def attach(self, vocabulary: Vocabulary, language: str | None = None) -> Classifier:
-        """Attach a vocabulary of the labels, which the model folder keeps; `language` is the default of label names."""
+        """Attach a vocabulary of the labels, which the model folder keeps.
+
+        Parameters
+        ----------
+        vocabulary
+            Vocabulary that has the labels as concepts.
+        language
+            Default language of label names; the first language of the vocabulary by default.
+
+        Returns
+        -------
+        Classifier
+            This object.
+        """
         self.tagger_ = self._fitted_tagger().with_vocabulary(vocabulary, language)
         return self
 
     def rank(self, X: Any, k: int = DEFAULT_K, run: Run = Run(), *, always: bool = False) -> Predictions:
-        """Return label numbers and scores as two arrays; a number is an index into `classes_`."""
+        """Return label numbers and scores as two arrays.
+
+        Parameters
+        ----------
+        X
+            Documents.
+        k
+            Number of labels per document.
+        run
+            Threads and device.
+        always
+            Also predict for texts without any known word.
+
+        Returns
+        -------
+        Predictions
+            Label numbers, which are indices into `classes_`, and their scores, best first.
+
+        Examples
+        --------
+        >>> from xmtc import Classifier
+        >>> classifier = Classifier(min_df=1).fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
+        >>> classifier.classes_[classifier.rank(["an apple"], k=2).labels].tolist()
+        [['fruit', 'weather']]
+        """
         tagger = self._fitted_tagger()
         return tagger.predict(self._to_documents(X), k, run, always=self._should_always_predict(always))
 
@@ -433,13 +536,38 @@ class Classifier(BaseEstimator):
             Metric names, such as "P@1" or "nDCG@5".
         run
             Threads and device.
+
+        Returns
+        -------
+        dict of str to float
+            Value of each metric, from 0 to 1.
+
+        Examples
+        --------
+        >>> from xmtc import Classifier
+        >>> texts, labels = ["red apple", "blue sky"], [["fruit"], ["weather"]]
+        >>> Classifier(min_df=1).fit(texts, labels).evaluate(texts, labels, "P@1")
+        {'P@1': 1.0}
         """
         metrics = [metrics] if isinstance(metrics, str) else metrics
         documents, always = self._to_labelled_documents(X, y), self._should_always_predict()
         return self._fitted_tagger().evaluate(documents, metrics, run=run, always=always)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return nDCG@5, for scikit-learn's searches; trained on a vector with one label per document, the accuracy."""
+        """Return nDCG@5, for scikit-learn's searches; trained on a vector with one label per document, the accuracy.
+
+        Parameters
+        ----------
+        X, y
+            Documents and their labels; a corpus has both.
+        sample_weight
+            Weight of each document.
+
+        Returns
+        -------
+        float
+            Mean over documents, from 0 to 1.
+        """
         tagger, name = self._fitted_tagger(), "nDCG@5"
         if self._target_description()["kind"] == VECTOR:
             name = "P@1"
@@ -464,22 +592,84 @@ class Classifier(BaseEstimator):
         raise AttributeError(PARTIAL_FIT_MESSAGE)
 
     def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
-        """Return the n words with the largest contributions to the score of a label, with these contributions."""
+        """Return the words with the largest contributions to the score of a label.
+
+        Parameters
+        ----------
+        text
+            Text to explain.
+        label
+            Label to explain.
+        n
+            Maximum number of words.
+
+        Returns
+        -------
+        list of (str, float)
+            Words and their contributions, largest first.
+
+        Examples
+        --------
+        >>> from xmtc import Classifier
+        >>> classifier = Classifier(min_df=1).fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
+        >>> sorted(word for word, weight in classifier.explain("a red apple", "fruit"))
+        ['apple', 'red']
+        """
         return self._fitted_tagger().explain(text, str(label), n)
 
     def highlight(
         self, text: str, *labels: str, k: int = 3, n: int = 20, run: Run = Run(), language: str | None = None
     ) -> list[Highlight]:
-        """Return the weight of each word of a text, for each label or for the best k; see `Tagger.highlight`."""
+        """Return the weight of each word of a text, for each label or for the best k.
+
+        Parameters
+        ----------
+        text, *labels, k, n, run, language
+            As in `Tagger.highlight`.
+
+        Returns
+        -------
+        list of Highlight
+            One per label; a notebook shows it as HTML.
+        """
         return self._fitted_tagger().highlight(text, *map(str, labels), k=k, n=n, run=run, language=language)
 
     def save(self, folder: str | Path) -> None:
-        """Write a model folder, which `load`, `Tagger.load` and the command `xmtc` open."""
+        """Write a model folder, which `load`, `Tagger.load` and the command `xmtc` open.
+
+        Parameters
+        ----------
+        folder
+            Folder to write. A model in it is replaced; a folder with anything else is refused.
+        """
         self._fitted_tagger().save(folder)
 
     @classmethod
     def load(cls, folder: str | Path, verify: bool = False) -> Classifier:
-        """Open a model folder as a trained Classifier; `verify` reads every byte and compares checksums."""
+        """Open a model folder as a trained Classifier.
+
+        Parameters
+        ----------
+        folder
+            Model folder.
+        verify
+            Read every byte and compare checksums.
+
+        Returns
+        -------
+        Classifier
+            The trained Classifier.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from xmtc import Classifier
+        >>> classifier = Classifier(min_df=1).fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     classifier.save(f"{folder}/model")
+        ...     Classifier.load(f"{folder}/model").predict(["an apple"], k=1)
+        [['fruit']]
+        """
         tagger = Tagger.load(folder, verify)
         classifier = cls(tagger.about["method"], **load_saved_parameters(tagger, folder))
         classifier.tagger_ = tagger

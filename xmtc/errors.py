@@ -48,7 +48,17 @@ class XmtcError(ValueError):
     """Error that the user can fix.
 
     The command line prints it without a traceback and exits with status 2. The message is a single line: control
-    characters are escaped, because it may quote untrusted text."""
+    characters are escaped, because it may quote untrusted text.
+
+    Examples
+    --------
+    >>> from xmtc import Classifier, XmtcError
+    >>> try:
+    ...     Classifier("parable")
+    ... except XmtcError as error:
+    ...     print(str(error).partition(".")[0])
+    There is no method 'parable'
+    """
 
     def __str__(self) -> str:
         return escape_controls(super().__str__())

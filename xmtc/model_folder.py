@@ -48,7 +48,7 @@ __all__ = [
 
 
 class ScoresDescription(TypedDict):
-    """Whether scores are calibrated probabilities or raw, and why."""
+    """Kind of the scores, calibrated probabilities or raw, and the reason."""
 
     are: Literal["probabilities", "raw"]
     because: str
@@ -167,7 +167,7 @@ def import_method_package(folder: Path, about: dict[str, Any]) -> None:
     from xmtc.methods import method_class
 
     if PACKAGE_NAME_PATTERN.fullmatch(package) is None:
-        raise damaged_model_error(folder, f"its package is {package!r:.100}, which is no name of one")
+        raise damaged_model_error(folder, f"its package {package!r:.100} is not a valid package name")
     try:
         method_class(about["method"])
     except XmtcError:
@@ -202,7 +202,7 @@ def check_attached_parts(
     if concepts is not None and len(concepts.concepts) != n_labels:
         raise ValueError("its vocabulary is not for its labels")
     if allowed is not None and (allowed.shape != (n_labels,) or allowed.dtype != np.bool_):
-        raise ValueError("it does not say of all labels whether it may answer them")
+        raise ValueError("its label filter does not cover all labels")
     if decision is not None and not decision.is_compatible_with(n_labels):
         raise ValueError("its decision is not for its labels")
 
@@ -216,7 +216,7 @@ def check_part_sizes(
     if model.n_labels != len(labels) or model.views != {name: view.size for name, view in views.items()}:
         raise ValueError("its labels and views are not those of its model")
     if n_docs < 1 or frequencies.shape != (len(labels),) or frequencies.dtype != np.int64:
-        raise ValueError(f"it does not say how often its {len(labels)} labels occurred")
+        raise ValueError(f"it does not have a frequency for each of its {len(labels)} labels")
 
 
 def check_document_lengths(views: FittedViews, model: Model) -> None:
@@ -229,4 +229,4 @@ def check_document_lengths(views: FittedViews, model: Model) -> None:
 
 def check_frequencies(frequencies: np.ndarray) -> None:
     if frequencies.min(initial=0) < 0:
-        raise ValueError("a label of it occurred less than never")
+        raise ValueError("it has a negative label frequency")

@@ -43,7 +43,16 @@ class LabelScore(NamedTuple):
 
 
 class Tag(LabelScore):
-    """A predicted label: a pair (label, score) with the label's `name`, or None without a vocabulary.
+    """A predicted label: a pair (label, score) with a name.
+
+    Parameters
+    ----------
+    label
+        Label, as in the training corpus.
+    score
+        Score, a probability if the model is calibrated.
+    name
+        Name of the label; None without a vocabulary.
 
     Examples
     --------
@@ -172,6 +181,11 @@ class Tagger:
         ------
         XmtcError
             If `threshold` is "tuned" and the model has no tuned thresholds for its current scores.
+
+        Returns
+        -------
+        Predictions
+            Label numbers, which are indices into `labels`, and their scores, best first.
         """
         allowed = self.allowed if allowed is None else allowed
         if isinstance(threshold, str):
@@ -340,6 +354,11 @@ class Tagger:
             Threads and device.
         always
             Also predict for documents without any known word.
+
+        Returns
+        -------
+        dict of str to float
+            Value of each metric, from 0 to 1.
         """
         depth = evaluation.max_k(metrics)  # raises for an unknown metric before any work
         labelled = documents if isinstance(documents, LabelledData) else self.transform_labelled(documents, run)
@@ -380,7 +399,22 @@ class Tagger:
         return evaluation.evaluate(predictions, Y, metrics, self.frequencies, propensity, n_docs, lineage, assigned)
 
     def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
-        """Return the n words with the largest contributions to the score of a label, with these contributions."""
+        """Return the words with the largest contributions to the score of a label.
+
+        Parameters
+        ----------
+        text
+            Text to explain.
+        label
+            Label to explain, or its name.
+        n
+            Maximum number of words.
+
+        Returns
+        -------
+        list of (str, float)
+            Words and their contributions, largest first.
+        """
         explanation = self._explain(self._transform_text(text), self._label_number(label))
         return sum_by_word(weigh_words(text, self.views, explanation))[:n]
 
@@ -403,6 +437,11 @@ class Tagger:
             Threads and device.
         language
             Language of the label names, if the model has a vocabulary.
+
+        Returns
+        -------
+        list of Highlight
+            One per label; a notebook shows it as HTML.
         """
         self.check_language(language)
         document = self._transform_text(text)
@@ -506,7 +545,7 @@ def get_view_unit(name: str) -> str:
 
 def require_allowed_labels(allowed: np.ndarray) -> np.ndarray:
     if not allowed.any():
-        raise XmtcError("The model's own filter excludes all labels that are left; allow more, or deny fewer.")
+        raise XmtcError("The model's own filter excludes all remaining labels; allow more, or deny fewer.")
     return allowed
 
 

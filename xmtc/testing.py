@@ -30,6 +30,8 @@ from xmtc.errors import XmtcError
 from xmtc.pipeline import Pipeline
 from xmtc.text import tokenizer
 
+__all__ = ["CHECKS", "check_method", "make_planted_corpus", "planted_label", "planted_words"]
+
 LabelledTexts = tuple[list[str], list[list[str]]]  # texts and their labels
 
 N_LABELS = 40
@@ -39,15 +41,68 @@ LONG_RANKING_K = 10  # more labels than any document has
 
 
 def planted_label(label: int) -> str:
+    """Return the name of a label of the synthetic corpus.
+
+    Parameters
+    ----------
+    label : int
+        Number of the label.
+
+    Returns
+    -------
+    str
+        Name of the label.
+
+    Examples
+    --------
+    >>> planted_label(7)
+    'label-07'
+    """
     return f"label-{label:02d}"
 
 
 def planted_words(label: int) -> list[str]:
+    """Return the words of a label of the synthetic corpus.
+
+    Parameters
+    ----------
+    label : int
+        Number of the label.
+
+    Returns
+    -------
+    list of str
+        Words that occur only in documents with the label.
+
+    Examples
+    --------
+    >>> planted_words(7)
+    ['word7alpha', 'word7beta', 'word7gamma']
+    """
     return [f"word{label}{part}" for part in ("alpha", "beta", "gamma")]
 
 
 def make_planted_corpus(n_docs: int, seed: int) -> LabelledTexts:
-    """Return texts and labels: one to three labels per text, with two words of each label and eight noise words."""
+    """Return texts and labels: one to three labels per text, with two words of each label and eight noise words.
+
+    Parameters
+    ----------
+    n_docs : int
+        Number of texts.
+    seed : int
+        Random seed.
+
+    Returns
+    -------
+    tuple of list
+        Texts, and the labels of each text.
+
+    Examples
+    --------
+    >>> texts, labels = make_planted_corpus(10, seed=0)
+    >>> len(texts), len(labels)
+    (10, 10)
+    """
     rng = np.random.default_rng(seed)
     texts, tags = [], []
     for _ in range(n_docs):
@@ -76,6 +131,10 @@ def check_method(method: Method | str, min_precision: float = 0.95, **parameters
     ------
     AssertionError
         If the method breaks a rule of the Method contract.
+
+    Examples
+    --------
+    >>> check_method("dismec")
     """
     case = MethodCase(method, parameters, min_precision)
     for check in CHECKS:

@@ -13,27 +13,27 @@ class NotInstalled(Exception):
     """A peer cannot be run; the message is the reason."""
 
 
-def ignored_folder(folder: Path) -> Path:
+def create_ignored_folder(folder: Path) -> Path:
     """Create a folder that git ignores."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ".gitignore").write_text("*\n")
     return folder
 
 
-def interpreter(system: str, folder: Path, install: bool) -> str:
+def find_interpreter(system: str, folder: Path, install: bool) -> str:
     """Return the Python of a system: this one for xmtc; for a peer, the one of folder/NAME, which is created if
     missing."""
     if system == "xmtc":
         return sys.executable
     python = folder / system / "bin" / "python"
     if install:
-        make(system, folder / system, python)
+        create_environment(system, folder / system, python)
     if not python.exists():
         raise NotInstalled("no virtual environment")
     return str(python)
 
 
-def make(system: str, home: Path, python: Path) -> None:
+def create_environment(system: str, home: Path, python: Path) -> None:
     """Create a virtual environment with the requirements of NAME.txt unless it exists."""
     wanted = (REQUIREMENTS / f"{system}.txt").read_text()
     stamp = home / "installed.txt"

@@ -22,7 +22,7 @@ PRECISIONS, PROPENSITY_SCORED = ("P@1", "P@3", "P@5"), ("PSP@1", "PSP@3", "PSP@5
 BEST_PEER = "best peer"
 
 
-def numbers(train: dict, predict: dict, judged: dict[str, float]) -> dict[str, Any]:
+def flatten_run(train: dict, predict: dict, judged: dict[str, float]) -> dict[str, Any]:
     """Return one run as a flat dictionary."""
     seconds, single = train["seconds"], np.array(predict["single_seconds"]) * 1000
     values = {
@@ -46,14 +46,14 @@ def numbers(train: dict, predict: dict, judged: dict[str, float]) -> dict[str, A
     return {**{name: round(float(value), 5) for name, value in values.items()}, "versions": train["versions"]}
 
 
-def brief(record: dict[str, Any]) -> str:
+def format_run(record: dict[str, Any]) -> str:
     return (
         f"train {record['train_s']:8.2f} s  batch {record['batch_ms']:7.3f} ms  one by one "
         f"{record['single_p50_ms']:7.3f} ms  P@1 {record['P@1']:.2f}  {record['train_mb']:.0f} MB"
     )
 
 
-def last_words(log: Path, code: int) -> str:
+def find_last_line(log: Path, code: int) -> str:
     """Return the last line of a process's output, without folders of this machine."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     said = re.sub(r"(?:/[\w.+-]+)+/", "", lines[-1][:200] if lines else "no output")
@@ -64,11 +64,11 @@ def select_complete_rows(result: dict[str, Any], data: str, row: str) -> list[di
     return [run for run in result["runs"] if (run["data"], run["row"]) == (data, row) and "failed" not in run]
 
 
-def failures(result: dict[str, Any], data: str, row: str) -> list[str]:
+def list_failures(result: dict[str, Any], data: str, row: str) -> list[str]:
     return [run["failed"] for run in result["runs"] if (run["data"], run["row"]) == (data, row) and "failed" in run]
 
 
-def summary(result: dict[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
+def summarize(result: dict[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
     """Return data → row → measure → median over the repeats (mean for P and PSP)."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for data in result["data"]:
@@ -76,22 +76,22 @@ def summary(result: dict[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
             runs = select_complete_rows(result, data, row)
             names = [name for name, value in (runs[0] if runs else {}).items() if isinstance(value, float)]
             if runs:
-                found.setdefault(data, {})[row] = {name: middle(name, runs) for name in names}
+                found.setdefault(data, {})[row] = {name: average(name, runs) for name in names}
     return found
 
 
-def middle(name: str, runs: list[dict[str, Any]]) -> float:
+def average(name: str, runs: list[dict[str, Any]]) -> float:
     values = [run[name] for run in runs]
     return float(np.mean(values) if "@" in name else np.median(values))
 
 
-def ratios(result: dict[str, Any]) -> list[dict[str, Any]]:
+def compute_ratios(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the measure of the peer divided by ours, for medians and each repeat, and our P minus theirs.
 
     Each of our rows is compare_rows with its peer, and with the best of all peers in each measure.
     """
     found = []
-    for data, rows in summary(result).items():
+    for data, rows in summarize(result).items():
         peers = [row for row in rows if result["rows"][row]["system"] != "xmtc"]
         for row in (row for row in rows if row not in peers):
             own = result["rows"][row]["against"]
@@ -111,6 +111,6 @@ def compare_rows(result: dict[str, Any], data: str, row: str, against: dict[str,
     for name, peer in against.items():
         theirs = {run["repeat"]: run for run in select_complete_rows(result, data, peer)}
         each = [round(theirs[repeat][name] / ours[repeat][name], 3) for repeat in sorted(ours.keys() & theirs.keys())]
-        ratio = middle(name, list(theirs.values())) / middle(name, list(ours.values()))
+        ratio = average(name, list(theirs.values())) / average(name, list(ours.values()))
         entry[name] = {"peer": peer, "ratio": round(ratio, 3), "each": each}
     return entry

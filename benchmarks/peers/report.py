@@ -15,7 +15,7 @@ import numpy as np
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from peers.measures import BEST_PEER, COMPARED, PRECISIONS, PROPENSITY_SCORED, failures, ratios, summary
+from peers.measures import BEST_PEER, COMPARED, PRECISIONS, PROPENSITY_SCORED, compute_ratios, list_failures, summarize
 
 NOTES = """\
 - *train*: from matrices in memory to a model in memory, label clustering included. *read* is what came before, into the
@@ -34,7 +34,7 @@ NOTES = """\
 - LibMultiLabel's k-means is mended where distinct labels are fewer than clusters, which makes it break off."""
 
 
-def markdown(result: dict[str, Any]) -> str:
+def render_markdown(result: dict[str, Any]) -> str:
     said = result["about"]
     lines = [
         "# Linear methods beside their peers",
@@ -43,20 +43,20 @@ def markdown(result: dict[str, Any]) -> str:
         "",
         f"{said['date']}, {said['processor']}, {said['threads']} of {said['cores']} cores, {said['memory_gib']} GiB, "
         f"{said['system']}; xmtc at {said['commit']}.",
-        *company(result),
+        *describe_load(result),
         "",
-        *versions(result),
+        *list_versions(result),
         "",
         NOTES,
     ]
     for data, sizes in result["data"].items():
         counts = ", ".join(f"{sizes[name]:,} {name[2:].replace('_', ' ')}" for name in sizes)
         lines += ["", f"## {data}", "", f"{counts}.", ""]
-        lines += [*measures_table(result, data), "", *ratio_tables(result, data)]
+        lines += [*render_measures(result, data), "", *render_ratios(result, data)]
     return "\n".join(lines) + "\n"
 
 
-def company(result: dict[str, Any]) -> list[str]:
+def describe_load(result: dict[str, Any]) -> list[str]:
     """Return a sentence about other load of the machine, without which times cannot be judged."""
     others = [run["others"] for run in result["runs"] if run.get("others") is not None]
     if not others:
@@ -64,7 +64,7 @@ def company(result: dict[str, Any]) -> list[str]:
     return [f"Other processes took {np.mean(others):.2f} cores on the mean of the runs, {max(others):.2f} at the most."]
 
 
-def versions(result: dict[str, Any]) -> list[str]:
+def list_versions(result: dict[str, Any]) -> list[str]:
     found = {}
     for run in result["runs"]:
         if "versions" in run:
@@ -73,13 +73,13 @@ def versions(result: dict[str, Any]) -> list[str]:
     return [f"- {words}" for words in found.values()]
 
 
-def measures_table(result: dict[str, Any], data: str) -> list[str]:
+def render_measures(result: dict[str, Any], data: str) -> list[str]:
     columns = ("train s", "read s", "start s", "batch ms/doc", "one by one ms p50 / p99", "P@1/3/5", "PSP@1/3/5",
                "model MB", "training MB", "prediction MB")  # fmt: skip
     lines = [f"| system | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
-    found = summary(result).get(data, {})
+    found = summarize(result).get(data, {})
     for row in result["rows"]:
-        reasons = failures(result, data, row)
+        reasons = list_failures(result, data, row)
         if row not in found:
             lines.append(f"| {row} | failed: {reasons[0] if reasons else 'not run'} |" + " |" * (len(columns) - 1))
         else:
@@ -103,8 +103,8 @@ def measure_cells(values: dict[str, float]) -> list[str]:
     ]
 
 
-def ratio_tables(result: dict[str, Any], data: str) -> list[str]:
-    entries = [entry for entry in ratios(result) if entry["data"] == data]
+def render_ratios(result: dict[str, Any], data: str) -> list[str]:
+    entries = [entry for entry in compute_ratios(result) if entry["data"] == data]
     if not entries:
         return ["Without a peer and one of ours there is nothing to compare."]
     lines = [
@@ -116,11 +116,11 @@ def ratio_tables(result: dict[str, Any], data: str) -> list[str]:
         lines += ["", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
         for entry in entries:
             if (entry["against"] == BEST_PEER) == is_best:
-                lines.append(f"| {' | '.join(ratio_cells(entry, is_best))} |")
+                lines.append(f"| {' | '.join(format_ratio_cells(entry, is_best))} |")
     return lines
 
 
-def ratio_cells(entry: dict[str, Any], is_best: bool) -> list[str]:
+def format_ratio_cells(entry: dict[str, Any], is_best: bool) -> list[str]:
     cells = []
     for name in COMPARED:
         value = entry[name]
@@ -135,4 +135,4 @@ def ratio_cells(entry: dict[str, Any], is_best: bool) -> list[str]:
 
 
 if __name__ == "__main__":
-    print(markdown(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))))
+    print(render_markdown(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))))

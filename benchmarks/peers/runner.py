@@ -31,24 +31,24 @@ def main(stage: str, path: str) -> None:
     system = module.System(job["kind"], job["parameters"], job["threads"], job["seed"])
     seconds = {"import": perf_counter() - started}
     report = {"warm_up": warm_up, "train": train, "predict": predict}[stage](system, job, seconds)
-    report |= {"seconds": seconds, "versions": versions(module.PACKAGES)}
+    report |= {"seconds": seconds, "versions": find_versions(module.PACKAGES)}
     Path(job["reports"], f"{stage}.json").write_text(json.dumps(report))
 
 
 def warm_up(system, job: dict, seconds: dict) -> dict:
     """Compile and load everything before measuring."""
-    timed(seconds, "warm_up", system.warm_up, Path(job["data"]))
+    time_work(seconds, "warm_up", system.warm_up, Path(job["data"]))
     return {}
 
 
 def train(system, job: dict, seconds: dict) -> dict:
     folder, model_folder = Path(job["data"]), Path(job["model"])
-    timed(seconds, "warm_up", system.warm_up, folder)
-    data = timed(seconds, "read", system.read, folder)
+    time_work(seconds, "warm_up", system.warm_up, folder)
+    data = time_work(seconds, "read", system.read, folder)
     before = forget_peak()
-    model = timed(seconds, "train", system.train, data, model_folder)
-    memory = {"before": before, "peak": peak(), "peak_of_process": peak_of_process()}
-    timed(seconds, "save", system.save, model, model_folder)
+    model = time_work(seconds, "train", system.train, data, model_folder)
+    memory = {"before": before, "peak": read_peak_bytes(), "peak_of_process": read_process_peak_bytes()}
+    time_work(seconds, "save", system.save, model, model_folder)
     return {"memory": memory, "model_bytes": sum(f.stat().st_size for f in model_folder.rglob("*") if f.is_file())}
 
 
@@ -58,18 +58,18 @@ def predict(system, job: dict, seconds: dict) -> dict:
 
     X = csr_matrix(load_npz(Path(job["data"], "X_test.npz")))
     before = forget_peak()
-    model = timed(seconds, "load", system.load, Path(job["model"]))
+    model = time_work(seconds, "load", system.load, Path(job["model"]))
     batch = system.batch(X)
-    timed(seconds, "first_batch", system.predict_batch, model, batch, K)
-    seconds["batch"], found = repeated(system.predict_batch, model, batch, K)
+    time_work(seconds, "first_batch", system.predict_batch, model, batch, K)
+    seconds["batch"], found = repeat_work(system.predict_batch, model, batch, K)
     labels, scores = system.arrays(found, K)
     np.savez(Path(job["reports"], "predictions.npz"), labels=labels, scores=scores)
-    singles = one_by_one(system, model, X)
-    memory = {"before": before, "peak": peak(), "peak_of_process": peak_of_process()}
+    singles = time_single_documents(system, model, X)
+    memory = {"before": before, "peak": read_peak_bytes(), "peak_of_process": read_process_peak_bytes()}
     return {"memory": memory, "n_docs": X.shape[0], "single_seconds": singles}
 
 
-def one_by_one(system, model, X) -> list[float]:
+def time_single_documents(system, model, X) -> list[float]:
     """Return the seconds of each call with one document."""
     system.prepare_singles(model)
     documents = [system.single(X[i : i + 1]) for i in range(min(N_SINGLE, X.shape[0]))]
@@ -83,7 +83,7 @@ def one_by_one(system, model, X) -> list[float]:
     return seconds
 
 
-def repeated(work, *arguments):
+def repeat_work(work, *arguments):
     """Return the seconds and the result of repeated work: the median of the runs that fit in LONG_ENOUGH, without the
     first, at most N_BATCHES.
 
@@ -92,11 +92,11 @@ def repeated(work, *arguments):
     each: dict[str, float] = {}
     result = None
     while len(each) < N_BATCHES and (not each or sum(each.values()) < LONG_ENOUGH):
-        result = timed(each, str(len(each)), work, *arguments)
+        result = time_work(each, str(len(each)), work, *arguments)
     return median(each.values()), result
 
 
-def timed(seconds: dict, name: str, work, *arguments):
+def time_work(seconds: dict, name: str, work, *arguments):
     started = perf_counter()
     result = work(*arguments)
     seconds[name] = perf_counter() - started
@@ -107,20 +107,20 @@ def forget_peak() -> int:
     """Return the resident bytes, and reset the peak if the kernel allows it."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    return status("VmRSS")
+    return read_status("VmRSS")
 
 
-def peak() -> int:
+def read_peak_bytes() -> int:
     """Return the peak of resident bytes since `forget_peak`, including data and libraries."""
-    return status("VmHWM") or peak_of_process()
+    return read_status("VmHWM") or read_process_peak_bytes()
 
 
-def peak_of_process() -> int:
+def read_process_peak_bytes() -> int:
     """Return the peak of resident bytes since the process started; on Linux, it includes the parent at the fork."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def status(name: str) -> int:
+def read_status(name: str) -> int:
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:
@@ -128,7 +128,7 @@ def status(name: str) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
 
 
-def versions(packages: tuple[str, ...]) -> dict[str, str]:
+def find_versions(packages: tuple[str, ...]) -> dict[str, str]:
     from importlib.metadata import version
 
     return {package: version(package) for package in packages}

@@ -380,9 +380,9 @@ def test_interrupted_comparison_resumes_without_training_again(corpus, trials_in
     assert dismec.cost.train_s > 0
     assert dismec.cost.peak_mb == 50
     assert dismec.cost.model_mb > 0
-    assert dismec.commands[0].startswith("xmtc train train.jsonl -m dismec -p seed=0 -o out.work/")
-    assert not list((corpus / "out.work").glob("*/models/*"))
-    kept = next((corpus / "out.work").glob("*/results.json"))
+    assert dismec.commands[0].startswith("xmtc train train.jsonl -m dismec -p seed=0 -o out.checkpoint/")
+    assert not list((corpus / "out.checkpoint").glob("*/models/*"))
+    kept = next((corpus / "out.checkpoint").glob("*/results.json"))
     before = {name: each for name, each in load_results(kept).items() if name.startswith("dismec")}
     again = invoke(*words, *methods, cwd=corpus)
     assert {name: each for name, each in load_results(kept).items() if name.startswith("dismec")} == before
@@ -450,7 +450,7 @@ def test_corpus_without_test_file_is_split_and_corpora_are_ranked(corpus, trials
     assert "Average ranks" in text
     assert "Friedman" not in text  # whose test is for three methods or more
     assert "Significance of differences" in text
-    parts = next((corpus / "both.work").glob("other-*"))
+    parts = next((corpus / "both.checkpoint").glob("other-*"))
     assert (parts / "train.jsonl.gz").exists()
     assert (parts / "test.jsonl.gz").exists()
 
@@ -507,8 +507,8 @@ def test_trained_models_are_compared(corpus):
         (["bonsai"], "give a training corpus with --train CORPUS"),
         (["parabel", "--train", "train.jsonl", "--time-limit", "soon"], "--time-limit soon is not a time"),
         (["parabel", "--train", "train.jsonl", "-o", "x.pdf"], "does not say what to write"),
-        (["parabel", "--train", "train.jsonl", "-o", "train.md"], "exists and is no comparison of xmtc"),
-        (["parabel", "--train", "train.jsonl", "--work", "model"], "--work model contains other files"),
+        (["parabel", "--train", "train.jsonl", "-o", "train.md"], "exists and is not a comparison of xmtc"),
+        (["parabel", "--train", "train.jsonl", "--checkpoint", "model"], "--checkpoint model contains other files"),
         (["parabel", "--train", "train.jsonl", "--test", "a", "--test", "b"], "Found 2 --test for 1 --train"),
         (["parable", "--train", "train.jsonl"], "Did you mean parabel"),
     ],

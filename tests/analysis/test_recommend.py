@@ -353,7 +353,7 @@ def test_command_recommends_a_method_and_keeps_trials(tmp_path, monkeypatch):
     monkeypatch.setattr("xmtc.analysis.trials.run_in_child", run_trial_here)
     (tmp_path / "train.jsonl").write_text(lines_of(1_400, seed=0))
     words = ["recommend", "train.jsonl", "--methods", "plt,dismec,lexical:vocabulary=no.ttl", "--time-limit", "4m"]
-    done = invoke(*words, "--json", "--work", "trials", "--threads", "1", cwd=tmp_path)
+    done = invoke(*words, "--json", "--checkpoint", "trials", "--threads", "1", cwd=tmp_path)
     assert "set aside" not in done.stderr.decode()
     assert done.returncode == 0, done.stderr.decode()
     result = json.loads(done.stdout)
@@ -365,7 +365,7 @@ def test_command_recommends_a_method_and_keeps_trials(tmp_path, monkeypatch):
     assert 0 < chosen["seconds"] < 120
     assert list(chosen["tried"]) == ["1120"]
     assert "no.ttl" in result["failed"]["lexical:vocabulary=no.ttl"]
-    again = invoke(*words, "--work", "trials", "--threads", "1", cwd=tmp_path)
+    again = invoke(*words, "--checkpoint", "trials", "--threads", "1", cwd=tmp_path)
     assert "plt" not in again.stderr.decode()  # its trials are kept
     text = again.stdout.decode()
     assert text.startswith("nDCG@5 after")
@@ -425,11 +425,11 @@ SCRIPT = Path(__file__).parents[2] / "experiments" / "recommend.py"
 @pytest.mark.skipif(not SCRIPT.exists(), reason="the results are in the checkout alone")
 def test_stored_recommendations_are_near_the_best_method_in_the_limit():
     script = runpy.run_path(str(SCRIPT))
-    rows = [line.strip("| ").split(" | ") for line in script["table"]().splitlines()[2:]]
+    rows = [line.strip("| ").split(" | ") for line in script["render_table"]().splitlines()[2:]]
     assert len(rows) >= 4
     for row in rows:
         assert row[5] == "–" or float(row[5]) <= 1, row
-    assert script["table"]() in (SCRIPT.parents[1] / "docs" / "results" / "accuracy.md").read_text()
+    assert script["render_table"]() in (SCRIPT.parents[1] / "docs" / "results" / "accuracy.md").read_text()
 
 
 def test_consensus_members_keep_the_parameters_of_their_trials(monkeypatch):

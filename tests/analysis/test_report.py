@@ -311,7 +311,7 @@ def test_report_does_not_overwrite_its_inputs(place):
     (place / "mine.html").write_text("<p>mine</p>")
     done = invoke("report", "model", "test.jsonl", "-o", "mine.html", cwd=place)
     assert (done.returncode, (place / "mine.html").read_text()) == (2, "<p>mine</p>")
-    assert b"is no report of xmtc" in done.stderr
+    assert b"is not a report of xmtc" in done.stderr
     done = invoke("report", "model", "test.jsonl", "-o", "report.docx", cwd=place)
     assert done.returncode == 2
     assert b".html, .md, .json or .csv" in done.stderr

@@ -146,7 +146,7 @@ class Watch:
                 raise AssertionError("; ".join(dict.fromkeys([*self.found, *CALLS])))
 
 
-def outside_file() -> Path:
+def create_outside_file() -> Path:
     """Create a file that nothing may open and that hostile folders refer to."""
     path = Path(tempfile.gettempdir()) / f"{CANARY}-{os.getpid()}.html"
     path.write_text(f"{CANARY} secret")

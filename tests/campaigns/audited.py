@@ -36,7 +36,7 @@ sys.addaudithook(_hook)
 
 
 @contextmanager
-def watching(*allowed: str | Path) -> Iterator[None]:
+def watch_access(*allowed: str | Path) -> Iterator[None]:
     """Raise AssertionError if anything is opened except the allowed places and the Python installation.
 
     The child processes of xmtc.core.child_process are allowed.

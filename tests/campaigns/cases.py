@@ -40,7 +40,7 @@ class Outcome:
     findings: list[tuple[int, str]] = field(default_factory=list)  # number of the case and its outcome
 
 
-def outcome_of(case: Case, seed: int, number: int) -> str | None:
+def run_case(case: Case, seed: int, number: int) -> str | None:
     """Return the problem of a case: "" if none, None if it was rejected."""
     try:
         case(seed, number)
@@ -53,11 +53,11 @@ def outcome_of(case: Case, seed: int, number: int) -> str | None:
     return ""
 
 
-def in_this_process(case: Case, seed: int, numbers: Iterator[int] | range) -> Outcome:
+def run_in_process(case: Case, seed: int, numbers: Iterator[int] | range) -> Outcome:
     """Run cases in this process, for tests and for debugging."""
     outcome = Outcome()
     for number in numbers:
-        found = outcome_of(case, seed, number)
+        found = run_case(case, seed, number)
         outcome.n_cases += 1
         outcome.n_refused += found is None
         outcome.ends.append(END[found is None, bool(found)])
@@ -66,7 +66,7 @@ def in_this_process(case: Case, seed: int, numbers: Iterator[int] | range) -> Ou
     return outcome
 
 
-def work(case: Case, seed: int, first: int, last: int, stop_at: float) -> None:
+def run_cases(case: Case, seed: int, first: int, last: int, stop_at: float) -> None:
     """Run the cases of a process; print the number before each case, and its outcome afterwards."""
     limit_memory()
     for number in range(first, last):
@@ -74,7 +74,7 @@ def work(case: Case, seed: int, first: int, last: int, stop_at: float) -> None:
             break
         print(json.dumps(number), flush=True)
         faulthandler.dump_traceback_later(SECONDS, exit=True)
-        found = outcome_of(case, seed, number)
+        found = run_case(case, seed, number)
         faulthandler.cancel_dump_traceback_later()
         print(json.dumps([found]), flush=True)
 
@@ -165,7 +165,7 @@ def main(
     is counted."""
     if sys.argv[1:2] == ["--work"]:
         seed, first, last = map(int, sys.argv[2:5])
-        work(case, seed, first, last, float(sys.argv[5]))
+        run_cases(case, seed, first, last, float(sys.argv[5]))
         return
     options = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--minutes", type=float, default=DEFAULT_MINUTES, help="how long, at most (%(default)s)")
@@ -175,14 +175,14 @@ def main(
     chosen = options.parse_args()
     os.environ.update(env or {})
     if chosen.only is not None:
-        print(outcome_of(case, chosen.seed, chosen.only) or "as it should be")
+        print(run_case(case, chosen.seed, chosen.only) or "as it should be")
         return
     outcome = watch(script, chosen.seed, chosen.cases, chosen.minutes, env or {})
     report(outcome, script, chosen.seed, kind)
     sys.exit(bool(outcome.findings))
 
 
-def tell(campaign: Callable[..., tuple[int, list[str]]], doc: str | None) -> None:
+def run_counted(campaign: Callable[..., tuple[int, list[str]]], doc: str | None) -> None:
     """Run the command line of a campaign that counts its cases and records its findings itself."""
     parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=2.0, help="how long, at most (%(default)s)")

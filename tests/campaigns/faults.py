@@ -41,7 +41,7 @@ COMMANDS = (
     ("combine", "model", "model", "-o", "out/both"),
     ("data", "convert", "train.jsonl", "out/train.csv.gz"),
     ("data", "convert", "train.jsonl", "out/train.parquet"),
-    ("data", "convert", "train.jsonl", "-", "--to", "jsonl"),
+    ("data", "convert", "train.jsonl", "-", "--format", "jsonl"),
     ("data", "split", "train.jsonl", "out/a.jsonl", "out/b.jsonl.zst"),
     ("data", "stats", "train.jsonl"),
     ("info", "model", "--verify"),
@@ -66,7 +66,7 @@ LEAVINGS = (".part", ".saving", ".lock")
 
 
 @dataclass
-class Case:
+class FaultCase:
     """Command and fault."""
 
     command: tuple[str, ...]
@@ -82,7 +82,7 @@ class Case:
         return f"xmtc {' '.join(self.command)} [{', '.join(self.said)}]"
 
 
-def full_disk(case: Case, rng: np.random.Generator) -> None:
+def fill_disk(case: FaultCase, rng: np.random.Generator) -> None:
     size = int(rng.choice([4, 8, 16, 32, 64, 128, 256, 1024]))
     where = str(rng.choice(["out", "out", "out", "tmp", "numba"]))
     case.said.append(f"{size} KiB for {where}")
@@ -92,43 +92,43 @@ def full_disk(case: Case, rng: np.random.Generator) -> None:
         case.limit = 1024 * size
 
 
-def limited_files(case: Case, rng: np.random.Generator) -> None:
+def limit_files(case: FaultCase, rng: np.random.Generator) -> None:
     case.limit = 1024 * int(2 ** rng.uniform(0, 10))  # a shell counts in KiB
     case.said.append(f"files of {case.limit >> 10} KiB")
 
 
-def read_only(case: Case, rng: np.random.Generator) -> None:
+def read_only(case: FaultCase, rng: np.random.Generator) -> None:
     where = str(rng.choice(["out", "tmp", "home", "numba"]))
     case.said.append(f"{where} is read-only")
     case.disk = "ro", where
 
 
-def little_memory(case: Case, rng: np.random.Generator) -> None:
+def limit_address_space(case: FaultCase, rng: np.random.Generator) -> None:
     extra = int(2 ** rng.uniform(20, 28))
     case.said.append(f"{extra >> 20} MiB of memory")
     case.program = TIGHT.format(extra=extra) + PLAIN
     case.variables = {"OPENBLAS_NUM_THREADS": "1"}  # a process that cannot start more threads ends itself
 
 
-def limited_memory(case: Case, rng: np.random.Generator) -> None:
-    """From less memory than Python needs to enough for all."""
+def limit_total_memory(case: FaultCase, rng: np.random.Generator) -> None:
+    """Limit memory to between less than Python needs and enough for all commands."""
     case.space = int(2 ** rng.uniform(26, 31))
     case.said.append(f"{case.space >> 20} MiB of memory in all")
 
 
-def jumping_clock(case: Case, rng: np.random.Generator) -> None:
+def shift_clock(case: FaultCase, rng: np.random.Generator) -> None:
     seed = int(rng.integers(1000))
     case.said.append(f"clock jumps {seed}")
     case.program = JUMPS.format(seed=seed) + PLAIN
 
 
-def odd_streams(case: Case, rng: np.random.Generator) -> None:
+def close_streams(case: FaultCase, rng: np.random.Generator) -> None:
     ends = [("", "<&-", "0>/dev/null"), ("", ">&-", ">/dev/full"), ("", "2>&-", "2>/dev/full")]
     case.ends = " ".join(str(rng.choice(each)) for each in ends)
     case.said.append(case.ends or "plain streams")
 
 
-def no_home(case: Case, rng: np.random.Generator) -> None:
+def remove_home(case: FaultCase, rng: np.random.Generator) -> None:
     homes = {"none": None, "nowhere": "/nonexistent", "a file": "/dev/null", "empty": ""}
     name = str(rng.choice(list(homes)))
     case.said.append(f"home: {name}")
@@ -138,15 +138,15 @@ def no_home(case: Case, rng: np.random.Generator) -> None:
         case.variables["NUMBA_CACHE_DIR"] = "/nonexistent/numba"
 
 
-FAULTS: tuple[Callable[[Case, np.random.Generator], None], ...] = (
-    full_disk,
-    limited_files,
+FAULTS: tuple[Callable[[FaultCase, np.random.Generator], None], ...] = (
+    fill_disk,
+    limit_files,
     read_only,
-    little_memory,
-    limited_memory,
-    jumping_clock,
-    odd_streams,
-    no_home,
+    limit_address_space,
+    limit_total_memory,
+    shift_clock,
+    close_streams,
+    remove_home,
 )
 
 
@@ -154,12 +154,12 @@ def can_mount() -> bool:
     """Return True if this process may mount a tmpfs."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("mount") is None:
         return False
-    with tempfile.TemporaryDirectory() as folder, mounted("size=16k", Path(folder)) as done:
+    with tempfile.TemporaryDirectory() as folder, mount("size=16k", Path(folder)) as done:
         return done
 
 
 @contextmanager
-def mounted(options: str, folder: Path) -> Iterator[bool]:
+def mount(options: str, folder: Path) -> Iterator[bool]:
     """Mount a file system on a folder with as much of its content as fits; yield whether that was possible. Without the
     right to mount, a folder can still be made read-only."""
     kept = folder.with_name(f"{folder.name}-before")
@@ -168,7 +168,7 @@ def mounted(options: str, folder: Path) -> Iterator[bool]:
     done = os.geteuid() == 0 and subprocess.run(words, capture_output=True).returncode == 0
     try:
         if done:
-            with_room(lambda: shutil.copytree(kept, folder, dirs_exist_ok=True))
+            copy_if_possible(lambda: shutil.copytree(kept, folder, dirs_exist_ok=True))
         if done and options == "ro":
             subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
         elif options == "ro":
@@ -181,7 +181,7 @@ def mounted(options: str, folder: Path) -> Iterator[bool]:
         shutil.rmtree(kept)
 
 
-def with_room(work: Callable[[], object]) -> None:
+def copy_if_possible(work: Callable[[], object]) -> None:
     try:
         work()
     except (OSError, shutil.Error):
@@ -198,10 +198,10 @@ def make_place(place: Path, model: Path) -> None:
     shutil.copytree(model, place / "out" / "model")
 
 
-def attempt(case: Case, place: Path) -> str | None:
+def attempt(case: FaultCase, place: Path) -> str | None:
     """Run a command under its fault; return the problem, or ""."""
-    with mounted(case.disk[0], place / case.disk[1]) if case.disk else nullcontext(False):
-        stood = whole(place / "out" / "model")
+    with mount(case.disk[0], place / case.disk[1]) if case.disk else nullcontext(False):
+        stood = is_whole(place / "out" / "model")
         code, said = run(case, place)
         for mark in ("Traceback", "Exception ignored", "Fatal Python error"):
             if mark in said:
@@ -210,13 +210,13 @@ def attempt(case: Case, place: Path) -> str | None:
             return f"exit code {code}: {said[-500:]}"
         if code == 2 and "2>" not in case.ends and not said.strip():
             return "exit code 2 without a word"
-        if stood and not whole(place / "out" / "model"):
+        if stood and not is_whole(place / "out" / "model"):
             return "the model that stood at the target is gone"
         left = [path.name for path in (place / "out").rglob(".*") if path.name.endswith(LEAVINGS)]
         return f"there is left {', '.join(left)}" if left else None
 
 
-def run(case: Case, place: Path) -> tuple[int, str]:
+def run(case: FaultCase, place: Path) -> tuple[int, str]:
     """Return exit code and standard error, which is written to a file if it is open."""
     given = {"TMPDIR": str(place / "tmp"), "HOME": str(place / "home")}
     if case.disk and case.disk[1] == "numba":
@@ -236,7 +236,7 @@ def run(case: Case, place: Path) -> tuple[int, str]:
     return code.returncode, text
 
 
-def whole(folder: Path) -> bool:
+def is_whole(folder: Path) -> bool:
     try:
         Tagger.load(folder, verify=True)
     except XmtcError:
@@ -244,7 +244,7 @@ def whole(folder: Path) -> bool:
     return True
 
 
-def campaign(
+def run_campaign(
     seed: int = 0, minutes: float = 2.0, cases: int | None = None, only: int | None = None
 ) -> tuple[int, list[str]]:
     """Return the number of cases and the findings."""
@@ -253,13 +253,13 @@ def campaign(
         first = Path(name) / "first"
         first.mkdir()
         (first / "train.jsonl").write_text(lines_of(150, seed=0))
-        code, said = run(Case(("train", "train.jsonl", "-o", "model", *SMALL)), first_place(first))
+        code, said = run(FaultCase(("train", "train.jsonl", "-o", "model", *SMALL)), make_first_place(first))
         if code != 0:
             raise SystemExit(f"training does not work even without a fault: {said}")
         while time.monotonic() < end and (cases is None or number < cases):
             number = number if only is None else only
             rng = np.random.default_rng((seed, number))
-            case = Case(COMMANDS[int(rng.integers(len(COMMANDS)))])
+            case = FaultCase(COMMANDS[int(rng.integers(len(COMMANDS)))])
             FAULTS[number % len(FAULTS)](case, rng)
             place = Path(tempfile.mkdtemp(prefix="case-", dir=name))
             make_place(place, first / "model")
@@ -272,7 +272,7 @@ def campaign(
     return number, findings
 
 
-def first_place(place: Path) -> Path:
+def make_first_place(place: Path) -> Path:
     for name in ("tmp", "home"):
         (place / name).mkdir()
     shutil.copy(place / "train.jsonl", place / "test.jsonl")
@@ -282,4 +282,4 @@ def first_place(place: Path) -> Path:
 if __name__ == "__main__":
     import cases  # in this folder
 
-    cases.tell(campaign, __doc__)
+    cases.run_counted(run_campaign, __doc__)

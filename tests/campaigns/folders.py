@@ -35,7 +35,7 @@ if __name__ == "__main__":  # before numba is imported; its cache is separate
 import cases  # noqa: E402
 import make_models  # noqa: E402
 import numpy as np  # noqa: E402
-from audit_watch import CANARY, Watch, outside_file  # noqa: E402
+from audit_watch import CANARY, Watch, create_outside_file  # noqa: E402
 from odd_tokenizers import charsmap  # noqa: E402
 from safetensors.numpy import load, save  # noqa: E402
 
@@ -74,33 +74,33 @@ TEXTS = [
 ]  # fmt: skip
 
 
-def methods(rng: Rng) -> dict[str, Any]:
+def make_method(rng: Rng) -> dict[str, Any]:
     """Return a description of a method, or of something else that must never be called."""
-    name = chosen([*ADDRESSES, *TEXTS[:6]], rng)
-    return {"method": name, "parameters": chosen([{}, {"args": [CANARY]}, {"members": []}, {"seed": 1}, None], rng)}
+    name = choose([*ADDRESSES, *TEXTS[:6]], rng)
+    return {"method": name, "parameters": choose([{}, {"args": [CANARY]}, {"members": []}, {"seed": 1}, None], rng)}
 
 
-def odd_value(rng: Rng) -> Any:
+def make_odd_value(rng: Rng) -> Any:
     """Return another value for any place of about.json."""
     how = rng.random()
     if how < 0.2:
-        return chosen([*NUMBERS, math.nan, math.inf, -math.inf, True, False, None], rng)
+        return choose([*NUMBERS, math.nan, math.inf, -math.inf, True, False, None], rng)
     if how < 0.4:
-        return chosen([*ADDRESSES, *PLACES], rng)
+        return choose([*ADDRESSES, *PLACES], rng)
     if how < 0.55:
-        return chosen(TEXTS, rng)
+        return choose(TEXTS, rng)
     if how < 0.65:
-        return methods(rng)
+        return make_method(rng)
     if how < 0.7:
-        return [methods(rng) for _ in range(int(rng.integers(1, 4)))]
+        return [make_method(rng) for _ in range(int(rng.integers(1, 4)))]
     if how < 0.8:
-        return nested(odd_value(rng), int(chosen([2, 5, 20, 60], rng)), rng)
+        return nest_value(make_odd_value(rng), int(choose([2, 5, 20, 60], rng)), rng)
     return copy.deepcopy(
-        chosen(
+        choose(
             [
                 [], [1], ["x"], [[]], {}, {"a": 1}, {"array": "frequencies"}, {"array": "labels.text"},
                 {"array": "nothing"}, {"array": ["x"]}, {"mapping": {}}, {"mapping": 3},
-                {"form": chosen(ADDRESSES, rng)}, {"form": chosen(TEXTS, rng)}, {"form": 7}, {"kind": "vocabulary"},
+                {"form": choose(ADDRESSES, rng)}, {"form": choose(TEXTS, rng)}, {"form": 7}, {"kind": "vocabulary"},
                 {"text": 7}, {"are": "raw"},
             ],
             rng,
@@ -108,22 +108,22 @@ def odd_value(rng: Rng) -> Any:
     )  # fmt: skip
 
 
-def nested(value: Any, depth: int, rng: Rng) -> Any:
-    wrap = chosen([lambda v: [v], lambda v: {"mapping": {"a": v}}, lambda v: {"a": v}, consensus_of], rng)
+def nest_value(value: Any, depth: int, rng: Rng) -> Any:
+    wrap = choose([lambda v: [v], lambda v: {"mapping": {"a": v}}, lambda v: {"a": v}, make_consensus], rng)
     for _ in range(depth):
         value = wrap(value)
     return value
 
 
-def consensus_of(value: Any) -> dict[str, Any]:
+def make_consensus(value: Any) -> dict[str, Any]:
     return {"method": "consensus", "parameters": {"members": [value, "parabel"]}}
 
 
-def chosen(options: Any, rng: Rng) -> Any:
+def choose(options: Any, rng: Rng) -> Any:
     return options[int(rng.integers(len(options)))]
 
 
-def names() -> list[str]:
+def list_models() -> list[str]:
     found = sorted(path.parent.name for path in MODELS.glob("*/about.json"))
     try:
         import torch  # noqa: F401
@@ -135,7 +135,7 @@ def names() -> list[str]:
 
 
 @cache
-def model(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def load_model(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the content of about.json and the arrays of a valid model."""
     about = json.loads((MODELS / name / "about.json").read_text(encoding="utf-8"))
     return about, load((MODELS / name / "arrays.safetensors").read_bytes())
@@ -144,18 +144,18 @@ def model(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 # --- changes
 
 
-def paths(value: Any, path: tuple = ()) -> list[tuple]:
+def list_paths(value: Any, path: tuple = ()) -> list[tuple]:
     """Yield the paths of the values of a description."""
     if len(path) > 40:
         return [path]
     if isinstance(value, dict):
-        return [path, *(found for key, inner in value.items() for found in paths(inner, (*path, key)))]
+        return [path, *(found for key, inner in value.items() for found in list_paths(inner, (*path, key)))]
     if isinstance(value, list):
-        return [path, *(found for key, inner in enumerate(value[:20]) for found in paths(inner, (*path, key)))]
+        return [path, *(found for key, inner in enumerate(value[:20]) for found in list_paths(inner, (*path, key)))]
     return [path]
 
 
-def at(about: Any, path: Any) -> Any:
+def get_value(about: Any, path: Any) -> Any:
     for key in path:
         about = about[key]
     return about
@@ -164,46 +164,46 @@ def at(about: Any, path: Any) -> Any:
 def change_about(about: dict[str, Any], rng: Rng) -> None:
     """Change, remove or rename one value."""
     if rng.random() < 0.15:  # a call instead of a parameter
-        holder = chosen([about, about["parameters"], *about["views"].values()], rng)
-        call = {"method": chosen(ADDRESSES[:8], rng), "parameters": chosen([{}, {"args": [CANARY]}], rng)}
+        holder = choose([about, about["parameters"], *about["views"].values()], rng)
+        call = {"method": choose(ADDRESSES[:8], rng), "parameters": choose([{}, {"args": [CANARY]}], rng)}
         if isinstance(holder, dict):
-            holder["calibrate" if holder is about else chosen([*holder, "x"], rng)] = chosen([call, [call]], rng)
+            holder["calibrate" if holder is about else choose([*holder, "x"], rng)] = choose([call, [call]], rng)
         return
     if rng.random() < 0.15:
-        about[chosen(["scores", "reading", "target", "package", "filter", "decision", "chosen", "calibrate"], rng)] = (
-            odd_value(rng)
+        about[choose(["scores", "reading", "target", "package", "filter", "decision", "chosen", "calibrate"], rng)] = (
+            make_odd_value(rng)
         )
         return
-    everywhere = [path for path in paths(about) if path and path[0] != "files"]
+    everywhere = [path for path in list_paths(about) if path and path[0] != "files"]
     in_parts = [path for path in everywhere if path[0] == "parts"] or everywhere
     change_value(about, in_parts if rng.random() < 0.4 else everywhere, rng)
 
 
 def change_value(about: Any, places: list[tuple], rng: Rng) -> None:
-    *outer, last = chosen(places, rng)
-    holder, how = at(about, outer), rng.random()
+    *outer, last = choose(places, rng)
+    holder, how = get_value(about, outer), rng.random()
     if how < 0.1:
         del holder[last]
     elif how < 0.2 and isinstance(holder, dict):
-        holder[str(chosen([f"{last}s", "", "form", "array", "method", "tfidf", "words", *ADDRESSES[:8]], rng))] = (
+        holder[str(choose([f"{last}s", "", "form", "array", "method", "tfidf", "words", *ADDRESSES[:8]], rng))] = (
             holder.pop(last)
         )
     elif how < 0.3:
-        holder[last] = copy.deepcopy(at(about, chosen(places, rng)))
+        holder[last] = copy.deepcopy(get_value(about, choose(places, rng)))
     elif how < 0.4 and isinstance(holder[last], (int, float)) and not isinstance(holder[last], bool):
         with suppress(OverflowError):
-            holder[last] += chosen([-1, 1, 0.5, 10], rng)
+            holder[last] += choose([-1, 1, 0.5, 10], rng)
     elif how < 0.45 and isinstance(holder[last], str) and holder[last].startswith("{"):  # configuration of an encoder
         inner = json.loads(holder[last])
-        inner[chosen([*sorted(inner), "more", *DESIGN], rng)] = odd_value(rng)
+        inner[choose([*sorted(inner), "more", *DESIGN], rng)] = make_odd_value(rng)
         holder[last] = json.dumps(inner)
     else:
-        holder[last] = odd_value(rng)
+        holder[last] = make_odd_value(rng)
 
 
 def change_array(arrays: dict[str, np.ndarray], rng: Rng) -> None:
     """Change some numbers of one array, or its size, shape, type or name."""
-    name = chosen(sorted(arrays), rng)
+    name = choose(sorted(arrays), rng)
     array, how = arrays[name].copy(), rng.random()
     if how < 0.6:
         change_numbers(array, rng)
@@ -212,13 +212,13 @@ def change_array(arrays: dict[str, np.ndarray], rng: Rng) -> None:
     elif how < 0.75:
         array = np.concatenate([array, array]) if array.ndim else array
     elif how < 0.8:
-        array = array.reshape(chosen([(-1,), (1, -1), (-1, 1)], rng))
+        array = array.reshape(choose([(-1,), (1, -1), (-1, 1)], rng))
     elif how < 0.85:
         types = "bool i1 u1 i2 i4 i8 u4 u8 f2 f4 f8".split()
         with np.errstate(all="ignore"):
-            array = array.astype(chosen(types, rng))
+            array = array.astype(choose(types, rng))
     elif how < 0.9:
-        array = arrays[chosen(sorted(arrays), rng)].copy()
+        array = arrays[choose(sorted(arrays), rng)].copy()
     elif how < 0.95:
         rng.shuffle(array)
     else:
@@ -237,7 +237,7 @@ def change_numbers(array: np.ndarray, rng: Rng) -> None:
         odd = [limits.min, limits.max, 0, 1, 2, 100, array.size, array.size - 1, int(array.max()), int(array.max()) + 1]
     with np.errstate(all="ignore"):
         for _ in range(int(rng.choice([1, 1, 2, 5]))):
-            array.flat[int(rng.integers(array.size))] = np.asarray(chosen(odd, rng)).astype(array.dtype)
+            array.flat[int(rng.integers(array.size))] = np.asarray(choose(odd, rng)).astype(array.dtype)
 
 
 DESIGN = (
@@ -252,11 +252,11 @@ def change_design(about: dict[str, Any], rng: Rng) -> None:
     """Change the configuration of an encoder."""
     design = about["parts"]["model"]["network"]["design"]
     said = json.loads(design["encoder"])
-    name = chosen([*sorted(said), *DESIGN], rng)
+    name = choose([*sorted(said), *DESIGN], rng)
     is_number = type(said.get(name)) in (int, float) and rng.random() < 0.5
     kinds = ["roberta", "xlnet", "mpnet", "flava", "perceiver", "esm", "layoutlm", "t5", "gpt2", "x", "../x"]
-    other = chosen(kinds, rng) if name == "model_type" else odd_value(rng)
-    said[name] = said[name] + chosen([-1, 1, 0.5, -2, 1000], rng) if is_number else other
+    other = choose(kinds, rng) if name == "model_type" else make_odd_value(rng)
+    said[name] = said[name] + choose([-1, 1, 0.5, -2, 1000], rng) if is_number else other
     design["encoder"] = json.dumps(said)
 
 
@@ -265,15 +265,15 @@ def change_tokenizer(arrays: dict[str, np.ndarray], rng: Rng) -> None:
     said = json.loads(arrays[name].tobytes())
     if rng.random() < 0.3:
         whole = charsmap()
-        content = chosen([rng.bytes(40), whole, flip(whole, rng), flip(whole, rng, 12), whole[:-1]], rng)
+        content = choose([rng.bytes(40), whole, flip_bytes(whole, rng), flip_bytes(whole, rng, 12), whole[:-1]], rng)
         said["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(content).decode()}
     else:
-        change_value(said, [path for path in paths(said) if path], rng)
+        change_value(said, [path for path in list_paths(said) if path], rng)
     content = json.dumps(said).encode()
-    arrays[name] = np.frombuffer(flip(content, rng) if rng.random() < 0.1 else content, np.uint8)
+    arrays[name] = np.frombuffer(flip_bytes(content, rng) if rng.random() < 0.1 else content, np.uint8)
 
 
-def flip(content: bytes, rng: Rng, end: int | None = None) -> bytes:
+def flip_bytes(content: bytes, rng: Rng, end: int | None = None) -> bytes:
     changed = np.frombuffer(content, np.uint8).copy()
     for _ in range(int(rng.integers(1, 4))):
         changed[int(rng.integers(end or len(changed)))] = rng.integers(256)
@@ -282,9 +282,9 @@ def flip(content: bytes, rng: Rng, end: int | None = None) -> bytes:
 
 def change_text(said: bytes, rng: Rng) -> bytes:
     """Return invalid JSON, or JSON that parsers read in different ways."""
-    return chosen(
+    return choose(
         [
-            lambda: flip(said, rng),
+            lambda: flip_bytes(said, rng),
             lambda: said[: int(rng.integers(len(said)))],
             lambda: b"\xef\xbb\xbf" + said,
             lambda: said.decode().encode("utf-16"),
@@ -319,9 +319,11 @@ def make_socket(path: Path) -> None:
 def change_files(folder: Path, rng: Rng) -> None:
     """Replace a file of the folder by a link, a FIFO or a damaged copy, or add a foreign file."""
     ours = ["about.json", "arrays.safetensors", "history.jsonl"]
-    path = folder / chosen([*ours, *ours, "report.html", "notes.txt", "model.pkl", "config.json"], rng)
-    target = chosen([str(outside_file()), "/dev/zero", "/dev/stdin", "/proc/self/mem", "about.json", path.name], rng)
-    chosen(
+    path = folder / choose([*ours, *ours, "report.html", "notes.txt", "model.pkl", "config.json"], rng)
+    target = choose(
+        [str(create_outside_file()), "/dev/zero", "/dev/stdin", "/proc/self/mem", "about.json", path.name], rng
+    )
+    choose(
         [
             lambda: make_fifo(path),
             lambda: make_link(path, target),
@@ -339,7 +341,7 @@ def change_files(folder: Path, rng: Rng) -> None:
 
 
 def write_hostile(folder: Path, name: str, rng: Rng) -> None:
-    about, arrays = model(name)
+    about, arrays = load_model(name)
     about, arrays, how = copy.deepcopy(about), dict(arrays), rng.random()
     if rng.random() < 0.5:
         rename_forms(about)
@@ -355,10 +357,10 @@ def write_hostile(folder: Path, name: str, rng: Rng) -> None:
     content = save(arrays)
     if 0.75 < how < 0.83:
         header = 8 + int.from_bytes(content[:8], "little")
-        content = flip(content, rng, header if rng.random() < 0.6 else None)
+        content = flip_bytes(content, rng, header if rng.random() < 0.6 else None)
     if isinstance(about.get("files"), dict) and rng.random() < 0.97:
-        about["files"] = {"arrays.safetensors": {"bytes": len(content), "sha256": checksum_of(content)}}
-    said = json.dumps(about).replace('"OUTSIDE"', json.dumps(str(outside_file()))).encode()
+        about["files"] = {"arrays.safetensors": {"bytes": len(content), "sha256": compute_checksum(content)}}
+    said = json.dumps(about).replace('"OUTSIDE"', json.dumps(str(create_outside_file()))).encode()
     if 0.83 < how < 0.88:
         said = change_text(said, rng)
     (folder / "arrays.safetensors").write_bytes(content)
@@ -381,7 +383,7 @@ def rename_forms(value: Any) -> None:
         value["form"] = OLD_NAMES[value["form"]]
 
 
-def checksum_of(content: bytes) -> str:
+def compute_checksum(content: bytes) -> str:
     from hashlib import sha256
 
     return sha256(content).hexdigest()
@@ -390,7 +392,7 @@ def checksum_of(content: bytes) -> str:
 # --- entries
 
 
-def documents(n_docs: int = 3) -> list[Any]:
+def make_documents(n_docs: int = 3) -> list[Any]:
     from xmtc.data.in_memory import to_documents
 
     return list(to_documents(*make_models.documents(n_docs)))
@@ -421,7 +423,7 @@ def use_python(folder: Path, name: str, rng: Rng) -> None:
     for highlight in tagger.highlight(make_models.TEXTS[0], k=1, run=one):
         weights = [piece.weight for piece in highlight.pieces] + [weight for _, weight in highlight.words]
         assert np.isfinite(weights).all(), f"the weights are {weights}"
-    measured = tagger.evaluate(documents(), ["P@1", "PSP@1"], run=one)
+    measured = tagger.evaluate(make_documents(), ["P@1", "PSP@1"], run=one)
     assert np.isfinite([*measured.values()]).all(), measured
 
 
@@ -459,7 +461,7 @@ CONTROL = {chr(code) for code in range(32)} - set("\n\t\r") | {"\x7f", "\x9b"}
 
 
 @cache
-def good_place() -> Path:
+def make_valid_folder() -> Path:
     """Create a valid model, a corpus and a vocabulary that no case changes."""
     place = Path(tempfile.mkdtemp(prefix="campaign-good-"))
     shutil.copytree(MODELS / "dismec", place / "good")
@@ -478,8 +480,8 @@ def use_command(folder: Path, name: str, rng: Rng, words: tuple[str, ...] | None
     from xmtc.cli import build_app, describe_os_error
     from xmtc.errors import XmtcError
 
-    words = chosen(COMMANDS, rng) if words is None else words
-    place, out = good_place(), folder.parent
+    words = choose(COMMANDS, rng) if words is None else words
+    place, out = make_valid_folder(), folder.parent
     known = {"MODEL": str(folder), "GOOD": str(place / "good"), "CORPUS": str(place / "corpus.jsonl")}
     known |= {"VOCAB": str(place / "subjects.tsv")}
     given = [known.get(word, word.replace("OUT/", f"{out}/")) for word in words]
@@ -492,14 +494,14 @@ def use_command(folder: Path, name: str, rng: Rng, words: tuple[str, ...] | None
 
 
 @cache
-def client() -> Any:
+def make_client() -> Any:
     """Create a service of a valid model and of one whose folder every case replaces."""
     from starlette.testclient import TestClient
 
     from xmtc.server.app import create_app
     from xmtc.server.settings import Settings
 
-    place = good_place()
+    place = make_valid_folder()
     shutil.copytree(MODELS / "parabel", place / "served")
     models = (("good", str(place / "good")), ("m", str(place / "served")))
     service = TestClient(create_app(Settings(models, hosts=("testserver",), device="cpu", access_log=False)))
@@ -509,7 +511,7 @@ def client() -> Any:
 
 def use_service(folder: Path, name: str, rng: Rng) -> None:
     """Replace a served model folder and check it again, as after SIGHUP."""
-    service, served = client(), good_place() / "served"
+    service, served = make_client(), make_valid_folder() / "served"
     shutil.rmtree(served)
     os.rename(folder, served)
     service.portal.call(service.app.state.service.models.reload_changed, True)
@@ -525,10 +527,10 @@ def use_service(folder: Path, name: str, rng: Rng) -> None:
         found = service.get(f"/v1/models/m/{path}")
         assert found.status_code < 500, found.text
         assert CANARY not in found.text
-    check_is_taken(service)
+    check_error(service)
 
 
-def check_is_taken(service: Any) -> None:
+def check_error(service: Any) -> None:
     """Accept the error of a rejected model."""
     from xmtc.errors import XmtcError
 
@@ -540,7 +542,7 @@ def check_is_taken(service: Any) -> None:
 USES: dict[str, Callable[..., None]] = {"python": use_python, "command": use_command, "service": use_service}
 
 
-def entry_of(seed: int, number: int) -> str:
+def get_entry(seed: int, number: int) -> str:
     return ENTRIES[number % len(ENTRIES)]
 
 
@@ -576,7 +578,7 @@ def warm_up(place: Path) -> None:
         for each in kind:
             with suppress(XmtcError):
                 find(each)
-    for number, name in enumerate(dict.fromkeys(names())):
+    for number, name in enumerate(dict.fromkeys(list_models())):
         folder = place / str(number) / "model"
         shutil.copytree(MODELS / name, folder)
         for seed in range(3):
@@ -594,18 +596,18 @@ def warm_up(place: Path) -> None:
 
 def case(seed: int, number: int) -> None:
     rng = np.random.default_rng([seed, number])
-    name, use, watched = chosen(names(), rng), USES[entry_of(seed, number)], watch()
+    name, use, watched = choose(list_models(), rng), USES[get_entry(seed, number)], watch()
     with tempfile.TemporaryDirectory(prefix="campaign-") as place:
         folder = Path(place) / "model"
         folder.mkdir()
         write_hostile(folder, name, rng)
-        with watched.watching(place, good_place()):
+        with watched.watching(place, make_valid_folder()):
             use(folder, name, rng)
 
 
 if __name__ == "__main__":
     if "XMTC_CAMPAIGN" in os.environ:
-        cases.main(__file__, case, __doc__, kind=entry_of)
+        cases.main(__file__, case, __doc__, kind=get_entry)
     else:
         with tempfile.TemporaryDirectory(prefix="campaign-cache-") as home:
-            cases.main(__file__, case, __doc__, {"XMTC_CAMPAIGN": home, "XDG_CACHE_HOME": home}, kind=entry_of)
+            cases.main(__file__, case, __doc__, {"XMTC_CAMPAIGN": home, "XDG_CACHE_HOME": home}, kind=get_entry)

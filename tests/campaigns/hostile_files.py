@@ -45,7 +45,7 @@ def hostile_files() -> Iterator[tuple[str, bytes]]:
         yield from kind()
 
 
-def deflated(n_blocks: int, begin: bytes = b"", fill: bytes = b" ") -> bytes:
+def deflate_blocks(n_blocks: int, begin: bytes = b"", fill: bytes = b" ") -> bytes:
     """Return a raw deflate stream of n_blocks × ZEROS bytes, in a thousandth of them."""
     packer = zlib.compressobj(9, wbits=-15)
     head = packer.compress(begin) + packer.flush(zlib.Z_FULL_FLUSH)
@@ -55,13 +55,13 @@ def deflated(n_blocks: int, begin: bytes = b"", fill: bytes = b" ") -> bytes:
     return head + block * n_blocks + packer.flush(zlib.Z_FINISH)
 
 
-def workbook(cells: dict[str, str]) -> bytes:
+def make_workbook(cells: dict[str, str]) -> bytes:
     """Return a workbook with texts in cells, one row for each."""
     rows = [CELL.format(row=i, name=name, text=text) for i, (name, text) in enumerate(cells.items(), 1)]
-    return zipped(parts(SHEET % "".join(rows)))
+    return zip_members(make_parts(SHEET % "".join(rows)))
 
 
-def parts(sheet: str) -> dict[str, bytes]:
+def make_parts(sheet: str) -> dict[str, bytes]:
     return {
         "[Content_Types].xml": TYPES.encode(),
         "_rels/.rels": (RELS % ("officeDocument", "xl/workbook.xml")).encode(),
@@ -71,7 +71,7 @@ def parts(sheet: str) -> dict[str, bytes]:
     }
 
 
-def zipped(members: dict[str, bytes]) -> bytes:
+def zip_members(members: dict[str, bytes]) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
@@ -79,7 +79,7 @@ def zipped(members: dict[str, bytes]) -> bytes:
     return stream.getvalue()
 
 
-def zip_of(members: list[tuple[str, bytes, int]], repeat: int = 1) -> bytes:
+def zip_streams(members: list[tuple[str, bytes, int]], repeat: int = 1) -> bytes:
     """Return an archive from names, raw deflate streams and declared sizes.
 
     Every member is listed `repeat` times under different names with the same content.
@@ -98,31 +98,41 @@ def zip_of(members: list[tuple[str, bytes, int]], repeat: int = 1) -> bytes:
     return body + directory + b"PK\x05\x06" + end
 
 
-def small(content: bytes) -> bytes:
+def deflate_content(content: bytes) -> bytes:
     packer = zlib.compressobj(9, wbits=-15)
     return packer.compress(content) + packer.flush()
 
 
 def workbooks() -> Iterator[tuple[str, bytes]]:
-    yield "far_cell.xlsx", workbook({"A1": "text", "XFD1048576": "x"})
-    yield "wide_rows.xlsx", workbook({"A1": "text", "XFD12000": "x"})
-    yield "cell_beyond_all.xlsx", workbook({"A1": "text", "ZZZZZZZ99999999": "x"})
-    yield "cell_without_row.xlsx", workbook({"A0": "text", "A": "x", "1": "y"})
-    yield "deep_xml.xlsx", zipped(parts(SHEET % ("<a>" * 200_000)))
+    yield "far_cell.xlsx", make_workbook({"A1": "text", "XFD1048576": "x"})
+    yield "wide_rows.xlsx", make_workbook({"A1": "text", "XFD12000": "x"})
+    yield "cell_beyond_all.xlsx", make_workbook({"A1": "text", "ZZZZZZZ99999999": "x"})
+    yield "cell_without_row.xlsx", make_workbook({"A0": "text", "A": "x", "1": "y"})
+    yield "deep_xml.xlsx", zip_members(make_parts(SHEET % ("<a>" * 200_000)))
     entities = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10 if i else "ha" * 10}">' for i in range(10))
     yield (
         "entities.xlsx",
-        zipped(parts(f"<!DOCTYPE x [{entities}]>" + SHEET % CELL.format(row=1, name="A1", text="&e9;"))),
+        zip_members(make_parts(f"<!DOCTYPE x [{entities}]>" + SHEET % CELL.format(row=1, name="A1", text="&e9;"))),
     )
-    others = [(name, small(content), len(content)) for name, content in parts("").items() if "sheet1" not in name]
+    others = [
+        (name, deflate_content(content), len(content))
+        for name, content in make_parts("").items()
+        if "sheet1" not in name
+    ]
     begin = (SHEET % "").partition("</sheetData>")[0].encode()
     for name, size in (("says_what_it_holds", 100 * ZEROS), ("says_ten_bytes", 10), ("says_four_gigabytes", 2**32 - 2)):
-        yield f"{name}.xlsx", zip_of([*others, ("xl/worksheets/sheet1.xml", deflated(100, begin), size)])
+        yield f"{name}.xlsx", zip_streams([*others, ("xl/worksheets/sheet1.xml", deflate_blocks(100, begin), size)])
     strings = b'<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><si><t>'
-    yield "strings.xlsx", zip_of([*others, ("xl/sharedStrings.xml", deflated(100, strings, b"x"), 10)])
-    yield "overlapping.xlsx", zip_of([*others, ("xl/worksheets/sheet1.xml", deflated(20, begin), 20 * ZEROS)], 2000)
-    yield "nested.xlsx", zipped({"xl/workbook.xml": zipped({"xl/workbook.xml": BOOK.encode()})})
-    yield "binary.xlsb", zipped({"xl/workbook.bin": bytes(range(256)) * 40, "xl/worksheets/sheet1.bin": b"\xff" * 9999})
+    yield "strings.xlsx", zip_streams([*others, ("xl/sharedStrings.xml", deflate_blocks(100, strings, b"x"), 10)])
+    yield (
+        "overlapping.xlsx",
+        zip_streams([*others, ("xl/worksheets/sheet1.xml", deflate_blocks(20, begin), 20 * ZEROS)], 2000),
+    )
+    yield "nested.xlsx", zip_members({"xl/workbook.xml": zip_members({"xl/workbook.xml": BOOK.encode()})})
+    yield (
+        "binary.xlsb",
+        zip_members({"xl/workbook.bin": bytes(range(256)) * 40, "xl/worksheets/sheet1.bin": b"\xff" * 9999}),
+    )
     yield (
         "junk.xls",
         b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(16) + b"\x3e\x00\x03\x00\xfe\xff\x09\x00" + b"\xfe" * 9000,
@@ -145,10 +155,10 @@ def spreadsheets() -> Iterator[tuple[str, bytes]]:
         kind = b"application/vnd.oasis.opendocument.spreadsheet"
         manifest = b'<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"/>'
         members = {"mimetype": kind, "content.xml": content.encode(), "META-INF/manifest.xml": manifest}
-        yield f"repeated_{name}.ods", zipped(members)
+        yield f"repeated_{name}.ods", zip_members(members)
 
 
-def pdf(objects: list[bytes], tail: str = "") -> bytes:
+def make_pdf(objects: list[bytes], tail: str = "") -> bytes:
     """Return a PDF of numbered objects, the first of which is the catalogue."""
     content, places = b"%PDF-1.7\n", []
     for number, each in enumerate(objects, 1):
@@ -161,12 +171,12 @@ def pdf(objects: list[bytes], tail: str = "") -> bytes:
     return content + f"{trailer}\nstartxref\n{begin}\n%%EOF\n".encode()
 
 
-def stream(content: bytes, entries: str = "", length: int | None = None) -> bytes:
+def make_stream(content: bytes, entries: str = "", length: int | None = None) -> bytes:
     size = len(content) if length is None else length
     return f"<< /Length {size} {entries} >>\nstream\n".encode() + content + b"\nendstream"
 
 
-def page_of(content: bytes, *more: bytes, resources: str = "") -> list[bytes]:
+def make_page(content: bytes, *more: bytes, resources: str = "") -> list[bytes]:
     """Return the objects of a document of one page, whose content is object 4."""
     font = "/Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >>"
     page = f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Resources << {resources or font} >> /Contents 4 0 R >>"
@@ -181,37 +191,43 @@ def page_of(content: bytes, *more: bytes, resources: str = "") -> list[bytes]:
 
 def pdfs() -> Iterator[tuple[str, bytes]]:
     words = b"BT /F1 12 Tf (words) Tj ET\n"
-    bomb = b"\x78\xda" + deflated(60, words)
-    yield "flate_bomb.pdf", pdf(page_of(stream(bomb, "/Filter /FlateDecode")))
-    yield "text_bomb.pdf", pdf(page_of(stream(b"\x78\xda" + deflated(4, fill=b"(x)Tj "), "/Filter /FlateDecode")))
-    twice = zlib.compress(b"\x78\xda" + deflated(100))
-    yield "flate_twice.pdf", pdf(page_of(stream(twice, "/Filter [/FlateDecode /FlateDecode]")))
+    bomb = b"\x78\xda" + deflate_blocks(60, words)
+    yield "flate_bomb.pdf", make_pdf(make_page(make_stream(bomb, "/Filter /FlateDecode")))
+    yield (
+        "text_bomb.pdf",
+        make_pdf(make_page(make_stream(b"\x78\xda" + deflate_blocks(4, fill=b"(x)Tj "), "/Filter /FlateDecode"))),
+    )
+    twice = zlib.compress(b"\x78\xda" + deflate_blocks(100))
+    yield "flate_twice.pdf", make_pdf(make_page(make_stream(twice, "/Filter [/FlateDecode /FlateDecode]")))
     many = " ".join(["/ASCIIHexDecode"] * 5000)
-    yield "many_filters.pdf", pdf(page_of(stream(b"41" * 1000, f"/Filter [{many}]")))
-    yield "length_lie.pdf", pdf(page_of(stream(words, length=2**62)))
-    yield "negative_length.pdf", pdf(page_of(stream(words, length=-5)))
+    yield "many_filters.pdf", make_pdf(make_page(make_stream(b"41" * 1000, f"/Filter [{many}]")))
+    yield "length_lie.pdf", make_pdf(make_page(make_stream(words, length=2**62)))
+    yield "negative_length.pdf", make_pdf(make_page(make_stream(words, length=-5)))
     catalogue = b"<< /Type /Catalog /Pages 2 0 R >>"
-    yield "pages_of_themselves.pdf", pdf([catalogue, b"<< /Type /Pages /Kids [2 0 R 2 0 R] /Count 4 >>"])
+    yield "pages_of_themselves.pdf", make_pdf([catalogue, b"<< /Type /Pages /Kids [2 0 R 2 0 R] /Count 4 >>"])
     kids = b"<< /Type /Pages /Kids [%s] /Count 1000000000 >>"
     yield (
         "pages_of_pages.pdf",
-        pdf([catalogue, *(kids % (b"%d 0 R " % (i + 3) * 10) for i in range(30)), b"<< /Type /Page >>"]),
+        make_pdf([catalogue, *(kids % (b"%d 0 R " % (i + 3) * 10) for i in range(30)), b"<< /Type /Page >>"]),
     )
-    yield "one_page_often.pdf", pdf([catalogue, kids % (b"3 0 R " * 200_000), b"<< /Type /Page /Parent 2 0 R >>"])
+    yield "one_page_often.pdf", make_pdf([catalogue, kids % (b"3 0 R " * 200_000), b"<< /Type /Page /Parent 2 0 R >>"])
     form = "/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X {n} 0 R >> >>"
     own = "/XObject << /X 5 0 R >>"
     draws = b"/X Do " * 10
-    yield "form_of_itself.pdf", pdf(page_of(stream(draws), stream(draws, form.format(n=5)), resources=own))
-    forms = [stream(draws, form.format(n=i + 6)) for i in range(12)]
-    yield "forms_of_forms.pdf", pdf(page_of(stream(draws), *forms, stream(words, ""), resources=own))
-    yield "xref_loop.pdf", pdf(page_of(stream(words)), "/Prev @")
-    yield "object_of_itself.pdf", pdf([b"1 0 R", b"2 0 R"])
+    yield (
+        "form_of_itself.pdf",
+        make_pdf(make_page(make_stream(draws), make_stream(draws, form.format(n=5)), resources=own)),
+    )
+    forms = [make_stream(draws, form.format(n=i + 6)) for i in range(12)]
+    yield "forms_of_forms.pdf", make_pdf(make_page(make_stream(draws), *forms, make_stream(words, ""), resources=own))
+    yield "xref_loop.pdf", make_pdf(make_page(make_stream(words)), "/Prev @")
+    yield "object_of_itself.pdf", make_pdf([b"1 0 R", b"2 0 R"])
     cmap = b"begincmap 1 beginbfrange <00000000> <FFFFFFFF> <0000> endbfrange endcmap"
     kind0 = "/Font << /F1 << /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /Identity-H /ToUnicode 5 0 R >> >>"
-    yield "cmap.pdf", pdf(page_of(stream(words), stream(cmap), resources=kind0))
-    yield "deep_array.pdf", pdf([b"[" * 300_000])
-    yield "deep_dictionary.pdf", pdf([b"<< /A " * 200_000])
-    yield "many_operators.pdf", pdf(page_of(stream(b"q " * 600_000 + words)))
+    yield "cmap.pdf", make_pdf(make_page(make_stream(words), make_stream(cmap), resources=kind0))
+    yield "deep_array.pdf", make_pdf([b"[" * 300_000])
+    yield "deep_dictionary.pdf", make_pdf([b"<< /A " * 200_000])
+    yield "many_operators.pdf", make_pdf(make_page(make_stream(b"q " * 600_000 + words)))
     yield "many_headers.pdf", b"%PDF-1.4\n" + b"xref\n0 999999999\n" * 50_000
     yield "many_objects.pdf", b"%PDF-1.4\n" + b"1 0 obj\n" * 150_000 + b"startxref\n5\n%%EOF"
 
@@ -288,12 +304,12 @@ def arrays() -> Iterator[tuple[str, bytes]]:
     )
     header = shaped.getvalue()
     names = ["data", "indices", "indptr", "shape", "format"]
-    yield "shapes.npz", zipped({f"{name}.npy": header for name in names})
-    yield "sizes.npz", zip_of([(f"{name}.npy", small(header), 2**32 - 2) for name in names[:1]])
-    yield "overlapping.npz", zip_of([("data.npy", deflated(60, header), 60 * ZEROS + len(header))], 5000)
+    yield "shapes.npz", zip_members({f"{name}.npy": header for name in names})
+    yield "sizes.npz", zip_streams([(f"{name}.npy", deflate_content(header), 2**32 - 2) for name in names[:1]])
+    yield "overlapping.npz", zip_streams([("data.npy", deflate_blocks(60, header), 60 * ZEROS + len(header))], 5000)
     pickled = io.BytesIO()
     np.save(pickled, np.array([{"a": 1}], object), allow_pickle=True)
-    yield "pickled.npz", zipped({f"{name}.npy": pickled.getvalue() for name in names})
+    yield "pickled.npz", zip_members({f"{name}.npy": pickled.getvalue() for name in names})
     yield "footer.parquet", b"PAR1" + bytes(100) + struct.pack("<I", 2**31 - 1) + b"PAR1"
     yield "junk.parquet", b"PAR1" + b"\xff" * 5000 + struct.pack("<I", 4000) + b"PAR1"
     yield "numbers.svm", b"1 99999999999999999999:1\n1 1:1e999\n-1 " + b"9" * 100_000 + b":1\n"

@@ -60,7 +60,7 @@ class Work:
     new: dict[str, bytes]
 
 
-def documents(seed: int) -> list[Document]:
+def make_documents(seed: int) -> list[Document]:
     texts, tags = make_planted_corpus(120, seed)
     return [Document(str(i), text, labels) for i, (text, labels) in enumerate(zip(texts, tags, strict=True))]
 
@@ -69,17 +69,17 @@ def do(kind: str, place: Path, seed: int) -> None:
     """Do all of the work, resuming from what an earlier process stored."""
     if kind == CORPUS:
         with open_corpus_writer(place / CORPUS) as add:
-            for document in documents(seed):
+            for document in make_documents(seed):
                 add(document)
         return
     parameters = (TRAININGS | NETWORKS)[kind]
     checkpoint = Checkpoint(place / "parts", interval_seconds=0)  # networks save their state after every step
     run = Run(threads=1, device="cpu", checkpoint=checkpoint)
-    Pipeline.from_parameters(kind, parameters=parameters).fit(documents(seed), run=run).save(place / "model")
+    Pipeline.from_parameters(kind, parameters=parameters).fit(make_documents(seed), run=run).save(place / "model")
     run.checkpoint.remove()
 
 
-def in_child(work: Callable[[], None], wait: float = PATIENCE) -> int:
+def run_in_child(work: Callable[[], None], wait: float = PATIENCE) -> int:
     """Do work in a child process and kill it after a while; return its exit status."""
     child = os.fork()
     if child == 0:
@@ -99,7 +99,7 @@ def in_child(work: Callable[[], None], wait: float = PATIENCE) -> int:
     return os.waitpid(child, 0)[1]
 
 
-def counting(reached: Callable[[int], None]) -> None:
+def count_steps(on_step: Callable[[int], None]) -> None:
     """Call a function with the number of the step before every step on the disk."""
     n = 0
 
@@ -107,7 +107,7 @@ def counting(reached: Callable[[int], None]) -> None:
         nonlocal n
         if event in STEPS and is_ours(arguments):
             n += 1
-            reached(n)
+            on_step(n)
 
     sys.addaudithook(hook)
 
@@ -117,15 +117,15 @@ def is_ours(arguments: tuple) -> bool:
     return any("xmtc-kills-" in os.fsdecode(name) for name in arguments if isinstance(name, (str, bytes, os.PathLike)))
 
 
-def killed_at(step: int) -> None:
-    def reached(n: int) -> None:
+def kill_at_step(step: int) -> None:
+    def on_step(n: int) -> None:
         if n == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    counting(reached)
+    count_steps(on_step)
 
 
-def content(place: Path, kind: str) -> dict[str, bytes]:
+def read_content(place: Path, kind: str) -> dict[str, bytes]:
     """Return the bytes that must be equal in every run; those of a history are not."""
     if kind == CORPUS:
         return {CORPUS: (place / CORPUS).read_bytes()} if (place / CORPUS).exists() else {}
@@ -142,7 +142,7 @@ def warm_up(kind: str) -> None:
         do(kind, Path(name), 0)
 
 
-def prepared(kind: str, folder: Path) -> Work:
+def prepare(kind: str, folder: Path) -> Work:
     """Do the work without kills, for the old and for the expected output."""
     warm_up(kind)
     found = []
@@ -153,18 +153,18 @@ def prepared(kind: str, folder: Path) -> Work:
 
         def work(place=place, seed=seed, counted=counted) -> None:
             steps = [0]
-            counting(lambda n: steps.__setitem__(0, n))
+            count_steps(lambda n: steps.__setitem__(0, n))
             do(kind, place, seed)
             counted.write_text(str(steps[0]))
 
-        if in_child(work) != 0:
+        if run_in_child(work) != 0:
             raise SystemExit(f"{kind} does not work even without a kill")
-        found.append((time.monotonic() - begin, int(counted.read_text()), content(place, kind)))
+        found.append((time.monotonic() - begin, int(counted.read_text()), read_content(place, kind)))
     (_, _, old), (seconds, steps, new) = found
     return Work(kind, seconds, steps, old, new)
 
 
-def look(place: Path, work: Work, stood: bool) -> str | None:
+def find_problem(place: Path, work: Work, stood: bool) -> str | None:
     """Return the problem of the target after a kill."""
     if work.kind != CORPUS:
         try:
@@ -172,7 +172,7 @@ def look(place: Path, work: Work, stood: bool) -> str | None:
         except XmtcError as error:
             if stood or "does not exist" not in str(error):
                 return f"the model does not open: {error}"
-    found = content(place, work.kind)
+    found = read_content(place, work.kind)
     if found not in ([work.old, work.new] if stood else [{}, work.new]):
         return f"the target is neither old nor new: {sorted(found)}"
     return None
@@ -192,19 +192,19 @@ def attempt(work: Work, folder: Path, rng: np.random.Generator, log: list[str]) 
         wait = PATIENCE if by_step else float(rng.uniform(0, 1.1 * work.seconds))
         log.append(f"killed at step {step} of {work.steps}" if by_step else f"killed after {wait:.3f} s")
 
-        def killed(step=step) -> None:
+        def run_and_kill(step=step) -> None:
             if not exchanges:
                 disk.renameat2 = lambda: None
-            killed_at(step)
+            kill_at_step(step)
             do(work.kind, place, 0)
 
-        if os.waitstatus_to_exitcode(in_child(killed, wait)) not in (0, -signal.SIGKILL):
+        if os.waitstatus_to_exitcode(run_in_child(run_and_kill, wait)) not in (0, -signal.SIGKILL):
             return "the work failed after a kill"
-        if (problem := look(place, work, stood)) is not None:
+        if (problem := find_problem(place, work, stood)) is not None:
             return problem
-    if in_child(lambda: do(work.kind, place, 0)) != 0:
+    if run_in_child(lambda: do(work.kind, place, 0)) != 0:
         return "the last run failed"
-    if content(place, work.kind) != work.new:
+    if read_content(place, work.kind) != work.new:
         return "the bytes are not those of a run that was never stopped"
     left = sorted(path.name for path in place.iterdir() if path.name not in ("model", CORPUS))
     return f"there is left {', '.join(left)}" if left else None
@@ -218,7 +218,7 @@ def put(place: Path, work: Work) -> None:
         (folder / name).write_bytes(data)
 
 
-def campaign(
+def run_campaign(
     seed: int = 0,
     minutes: float = 2.0,
     cases: int | None = None,
@@ -228,8 +228,8 @@ def campaign(
     """Return the number of cases and the findings."""
     findings, number = [], 0
     with tempfile.TemporaryDirectory(prefix="xmtc-campaign-") as name:
-        works = [prepared(kind, Path(name)) for kind in LINEAR]
-        slow = [prepared(kind, Path(name)) for kind in (NETWORKS if networks else ())]
+        works = [prepare(kind, Path(name)) for kind in LINEAR]
+        slow = [prepare(kind, Path(name)) for kind in (NETWORKS if networks else ())]
         end = time.monotonic() + 60 * minutes
         while time.monotonic() < end and (cases is None or number < cases):
             number = only if only is not None else number
@@ -247,4 +247,4 @@ def campaign(
 if __name__ == "__main__":
     import cases  # in this folder
 
-    cases.tell(campaign, __doc__)
+    cases.run_counted(run_campaign, __doc__)

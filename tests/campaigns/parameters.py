@@ -1,4 +1,4 @@
-"""Every parameter of every method and view at its extremes, through Python and through the command.
+"""Campaign with extreme values of every parameter of every method and view, through Python and the command line.
 
     python -m tests.campaigns.parameters --minutes 2 --seed 0
 
@@ -81,7 +81,7 @@ CALLS: dict[str, list[Any]] = {
 
 
 @dataclass(frozen=True)
-class Case:
+class ParameterCase:
     method: str
     name: str
     value: Any
@@ -91,7 +91,7 @@ class Case:
         return f"{self.method} {self.way} {self.name}={to_short_repr(self.value)}"
 
 
-def quick(method: str) -> dict[str, Any]:
+def get_quick_parameters(method: str) -> dict[str, Any]:
     """Return fast parameters of a method; methods of subwords need an encoder, and are skipped without one."""
     kind = method_class(method)
     one_pass = {"epochs": 1} if "epochs" in {field.name for field in fields(kind)} else {}
@@ -103,7 +103,7 @@ def quick(method: str) -> dict[str, Any]:
     return {"encoder": tiny("bert"), **kind.quick_parameters, **one_pass}
 
 
-def values_of(field: Field) -> list[Any]:
+def list_values(field: Field) -> list[Any]:
     """Yield the extreme and the invalid values of a parameter."""
     low, high, choices = get_bounds(field)
     edges = [bound for bound in (low, high) if bound is not None]
@@ -115,27 +115,29 @@ def values_of(field: Field) -> list[Any]:
     return [*edges, *choices, *values]
 
 
-def cases(seed: int) -> list[Case]:
+def make_cases(seed: int) -> list[ParameterCase]:
     """Yield all cases in an order that depends only on the seed, methods and parameters alternating."""
     rng, found = random.Random(seed), []
     for method in METHODS:
         with suppress(MissingExtra):
-            known = collect_all_parameters(method, quick(method))
+            known = collect_all_parameters(method, get_quick_parameters(method))
             of_columns = {field.name for field in fields(view_class("columns"))}
             for name, (field, _) in known.items():
-                for value in values_of(field):
+                for value in list_values(field):
                     way = "columns" if name in of_columns else "command" if rng.random() < IN_COMMANDS else TEXTS
-                    found.append(Case(method, name, value, way))
-            found += [Case(method, name, value, "call") for name, values in CALLS.items() for value in values]
+                    found.append(ParameterCase(method, name, value, way))
+            found += [ParameterCase(method, name, value, "call") for name, values in CALLS.items() for value in values]
     rng.shuffle(found)
     return found
 
 
-def run_case(case: Case, folder: Path) -> str:
+def run_case(case: ParameterCase, folder: Path) -> str:
     """Run a case and return its outcome; the caller judges exceptions."""
     if case.way == "command":
-        return through_command(case, folder)
-    train: Callable[[Case], tuple[Classifier, Any, Predictions]] = calling if case.way == "call" else setting
+        return train_by_command(case, folder)
+    train: Callable[[ParameterCase], tuple[Classifier, Any, Predictions]] = (
+        call_with_argument if case.way == "call" else train_with_parameter
+    )
     classifier, documents, answer = train(case)
     check(answer, len(documents) if isinstance(documents, list) else documents.shape[0])
     classifier.save(folder / "model")
@@ -143,24 +145,24 @@ def run_case(case: Case, folder: Path) -> str:
     return "trained"
 
 
-def once(event: Any) -> bool:
+def stop_after_epoch(event: Any) -> bool:
     """Stop the training of a network after its first epoch."""
     return True
 
 
-def setting(case: Case) -> tuple[Classifier, Any, Predictions]:
+def train_with_parameter(case: ParameterCase) -> tuple[Classifier, Any, Predictions]:
     """Train with one extreme parameter."""
     texts, labels = make_planted_corpus(N_DOCS, seed=0)
-    documents = texts if case.way == TEXTS else matrix(1.0)
-    given = quick(case.method) | {case.name: case.value}
+    documents = texts if case.way == TEXTS else make_matrix(1.0)
+    given = get_quick_parameters(case.method) | {case.name: case.value}
     if case.way != TEXTS:
         given.pop("max_subwords", None)
-    run = Run(threads=1, device="cpu", callbacks=once)
+    run = Run(threads=1, device="cpu", callbacks=stop_after_epoch)
     classifier = Classifier(case.method, **given).fit(documents, labels, run=run)
     return classifier, documents, classifier.rank(documents, 5, Run(threads=1, device="cpu"))
 
 
-def matrix(scale: float, mixed: bool = False) -> csr_array:
+def make_matrix(scale: float, mixed: bool = False) -> csr_array:
     """Return documents as rows of signs times a scale; if mixed, every other row consists of ones."""
     rng = np.random.default_rng(0)
     values = rng.choice([-1.0, 0.0, 0.0, 1.0], (N_DOCS, N_COLUMNS))
@@ -168,18 +170,18 @@ def matrix(scale: float, mixed: bool = False) -> csr_array:
     return csr_array(np.multiply(values, scales, out=np.zeros_like(values), where=values != 0))
 
 
-def calling(case: Case) -> tuple[Classifier, Any, Predictions]:
+def call_with_argument(case: ParameterCase) -> tuple[Classifier, Any, Predictions]:
     """Train and predict with an extreme argument other than a parameter."""
     labels, name, value = make_planted_corpus(N_DOCS, seed=0)[1], case.name, case.value
     of_features = "scale" in name or "weight" in name
-    documents = matrix(value, name == "raw scales") if "scale" in name else matrix(1.0)
+    documents = make_matrix(value, name == "raw scales") if "scale" in name else make_matrix(1.0)
     if not of_features or method_class(case.method).required_views in (("words",), ("subwords",)):
         documents = make_planted_corpus(N_DOCS, seed=0)[0]
     weights = {"weight": [value] * N_DOCS, "weights": [value, *[1.0] * (N_DOCS - 1)]}.get(name)
     set_up = {name: value} if name in ("threads", "device") else {}
-    given = quick(case.method) | ({"unit_length": False} if name.startswith("raw") else {})
+    given = get_quick_parameters(case.method) | ({"unit_length": False} if name.startswith("raw") else {})
 
-    run = Run(**({"threads": 1, "device": "cpu"} | set_up), callbacks=once)
+    run = Run(**({"threads": 1, "device": "cpu"} | set_up), callbacks=stop_after_epoch)
     classifier = Classifier(case.method, **given).fit(documents, labels, sample_weight=weights, run=run)
     answer = classifier.rank(documents, value if name == "k" else 5, Run(**({"threads": 1, "device": "cpu"} | set_up)))
     return classifier, documents, answer.apply_threshold(value) if name == "threshold" else answer
@@ -195,7 +197,7 @@ def check(answer: Predictions, n_docs: int) -> None:
         assert (np.diff(scores[named]) <= 0).all(), "scores do not fall"
 
 
-def through_command(case: Case, folder: Path) -> str:
+def train_by_command(case: ParameterCase, folder: Path) -> str:
     from typer.testing import CliRunner
 
     from xmtc.cli import app
@@ -204,8 +206,8 @@ def through_command(case: Case, folder: Path) -> str:
     lines = (json.dumps({"text": text, "labels": tags}) for text, tags in zip(texts, labels, strict=True))
     corpus, model = folder / "corpus.jsonl", folder / "model"
     corpus.write_text("\n".join(lines) + "\n")
-    given = quick(case.method) | {case.name: case.value}
-    words = [word for name, value in given.items() for word in ("-p", f"{name}={typed(value)}")]
+    given = get_quick_parameters(case.method) | {case.name: case.value}
+    words = [word for name, value in given.items() for word in ("-p", f"{name}={format_argument(value)}")]
     train = [
         "train",
         str(corpus),
@@ -232,14 +234,14 @@ def through_command(case: Case, folder: Path) -> str:
     return "trained by the command"
 
 
-def typed(value: Any) -> str:
+def format_argument(value: Any) -> str:
     """Return the value as text after -p name=; Python does not write numbers with more than 4,300 digits."""
     if isinstance(value, (tuple, list)):
         return ",".join(map(str, value))
     return "9" * 5000 if isinstance(value, int) and value > 10**4000 else str(value)
 
 
-def outcome(case: Case) -> str:
+def run_limited(case: ParameterCase) -> str:
     """Run a case in a process with little memory; return "ok …" or the problem."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
@@ -255,7 +257,7 @@ def outcome(case: Case) -> str:
             return f"{type(error).__name__}: {str(error)[:200]} ({Path(last.filename).name}:{last.lineno})"
 
 
-def apart(case: Case, seconds: float = SECONDS) -> str:
+def run_in_process(case: ParameterCase, seconds: float = SECONDS) -> str:
     """Run a case in its own process and return the outcome."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -265,7 +267,7 @@ def apart(case: Case, seconds: float = SECONDS) -> str:
         for stream in (0, 1, 2):
             os.dup2(null, stream)
         try:
-            os.write(writer, outcome(case).encode(errors="replace")[:4000])
+            os.write(writer, run_limited(case).encode(errors="replace")[:4000])
         finally:
             os._exit(0)
     os.close(writer)
@@ -288,17 +290,17 @@ def warm_up() -> None:
         for content in (TEXTS, "columns"):
             name, value = ("rule", "mean") if method == "consensus" else ("seed", 0)
             with suppress(XmtcError):  # missing extras, and methods without features as input
-                setting(Case(method, name, value, content))
+                train_with_parameter(ParameterCase(method, name, value, content))
 
 
-def campaign(seed: int, seconds: float, most: int | None = None) -> tuple[int, list[tuple[Case, str]]]:
+def run_campaign(seed: int, seconds: float, most: int | None = None) -> tuple[int, list[tuple[ParameterCase, str]]]:
     """Return the number of cases and the findings."""
     warm_up()
     begin, tried, findings = time.monotonic(), 0, []
-    for case in cases(seed)[:most]:
+    for case in make_cases(seed)[:most]:
         if time.monotonic() - begin > seconds:
             break
-        said, tried = apart(case), tried + 1
+        said, tried = run_in_process(case), tried + 1
         if not said.startswith("ok "):
             findings.append((case, said))
             print(f"FINDING {case}: {said}", flush=True)
@@ -311,10 +313,9 @@ def main(words: list[str] | None = None) -> int:
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--cases", type=int, help="no more than so many")
     given = options.parse_args(words)
-    tried, findings = campaign(given.seed, 60 * given.minutes, given.cases)
-    print(
-        f"parameters: {tried:,} of {len(cases(given.seed)):,} cases tried, seed {given.seed}, {len(findings)} findings"
-    )
+    tried, findings = run_campaign(given.seed, 60 * given.minutes, given.cases)
+    n_cases = len(make_cases(given.seed))
+    print(f"parameters: {tried:,} of {n_cases:,} cases tried, seed {given.seed}, {len(findings)} findings")
     return 1 if findings else 0
 
 

@@ -30,7 +30,7 @@ from scipy import sparse
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 import cases
-from audited import watching
+from audited import watch_access
 from hostile_files import hostile_files
 from paper import pdf
 
@@ -51,32 +51,35 @@ LABELS = [["x"], ["x", "y"], [], ["ä|b", "z"], ["=1+1"], ["y", "0"]]
 
 
 @cache
-def corpora() -> dict[str, Files]:
+def make_corpora() -> dict[str, Files]:
     """Return a small valid corpus of each format."""
     rows = list(zip(TEXTS, LABELS, strict=True))
     lines = [json.dumps({"id": str(i), "text": t, "labels": y}, ensure_ascii=False) for i, (t, y) in enumerate(rows)]
-    tables = {end: table(rows, separator) for end, separator in (("csv", ","), ("tsv", "\t"))}
+    tables = {end: make_table(rows, separator) for end, separator in (("csv", ","), ("tsv", "\t"))}
     plain = [(text.replace("\t", " ") or "none", labels or ["w"]) for text, labels in rows]
     return {
         "jsonl": {"c.jsonl": ("\n".join(lines) + "\n").encode()},
         "csv": {"c.csv": tables["csv"]},
         "tsv": {"c.tsv": tables["tsv"]},
-        "parquet": {"c.parquet": parquet(rows, None)},
-        "parquet, packed": {"c.parquet": parquet(rows, "snappy")},
-        "fasttext": {"c.ft": joined(" ".join([*(f"__label__{y}" for y in ys), text]) for text, ys in plain)},
-        "annif": {"c.txt": joined(f"{text}\t{' '.join(f'<http://e/{y}>' for y in ys)}" for text, ys in plain)},
-        "annif, a folder": annif_folder(plain),
-        "libmultilabel": {"c.txt": joined(f"{i}\t{' '.join(ys)}\t{t}" for i, (t, ys) in enumerate(plain))},
+        "parquet": {"c.parquet": make_parquet(rows, None)},
+        "parquet, packed": {"c.parquet": make_parquet(rows, "snappy")},
+        "fasttext": {"c.ft": join_lines(" ".join([*(f"__label__{y}" for y in ys), text]) for text, ys in plain)},
+        "annif": {"c.txt": join_lines(f"{text}\t{' '.join(f'<http://e/{y}>' for y in ys)}" for text, ys in plain)},
+        "annif, a folder": make_annif_folder(plain),
+        "libmultilabel": {"c.txt": join_lines(f"{i}\t{' '.join(ys)}\t{t}" for i, (t, ys) in enumerate(plain))},
         "sparse": {"c.txt": b"4 6 5\n0,1 0:1 5:0.5\n 1:2\n4 2:1e-3 3:7\n\n"},
         "svmlight": {"c.svm": b"# a comment\n1,2 qid:1 1:1 4:0.5 # more\n-1 3:1e30\n 2:1\n+3.0\n"},
-        "npz": {"X.npz": matrix(np.eye(4, 6)), "Y.npz": matrix(np.tri(4, 5))},
-        "paired": {"texts.txt": joined(t for t, _ in plain), "labels.txt": joined(" ".join(ys) for _, ys in plain)},
-        "text": {"c.txt": joined(t for t, _ in plain), "c.key": b"x\ny\n"},
-        **documents(rows),
+        "npz": {"X.npz": make_matrix(np.eye(4, 6)), "Y.npz": make_matrix(np.tri(4, 5))},
+        "paired": {
+            "texts.txt": join_lines(t for t, _ in plain),
+            "labels.txt": join_lines(" ".join(ys) for _, ys in plain),
+        },
+        "text": {"c.txt": join_lines(t for t, _ in plain), "c.key": b"x\ny\n"},
+        **make_document_files(rows),
     }  # fmt: skip
 
 
-def documents(rows: list) -> dict[str, Files]:
+def make_document_files(rows: list) -> dict[str, Files]:
     """Return workbooks, PDF and HTML if the extras are installed."""
     found: dict[str, Files] = {}
     with suppress(ImportError):
@@ -99,36 +102,38 @@ def documents(rows: list) -> dict[str, Files]:
     return found
 
 
-def joined(lines) -> bytes:
+def join_lines(lines) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def table(rows: list, separator: str) -> bytes:
-    def quoted(cell: str) -> str:
+def make_table(rows: list, separator: str) -> bytes:
+    def quote(cell: str) -> str:
         return '"' + cell.replace('"', '""') + '"'
 
-    cells = [["id", "text", "labels"], *([str(i), quoted(t), quoted("|".join(y))] for i, (t, y) in enumerate(rows))]
-    return joined(separator.join(row) for row in cells)
+    cells = [["id", "text", "labels"], *([str(i), quote(t), quote("|".join(y))] for i, (t, y) in enumerate(rows))]
+    return join_lines(separator.join(row) for row in cells)
 
 
-def parquet(rows: list, compression: str | None) -> bytes:
+def make_parquet(rows: list, compression: str | None) -> bytes:
     columns = {"id": [str(i) for i in range(len(rows))], "text": [t for t, _ in rows], "labels": [y for _, y in rows]}
     stream = io.BytesIO()
     write_table(pyarrow.table(columns), stream, compression=compression or "none", use_dictionary=False)
     return stream.getvalue()
 
 
-def matrix(dense: np.ndarray) -> bytes:
+def make_matrix(dense: np.ndarray) -> bytes:
     stream = io.BytesIO()
     sparse.save_npz(stream, sparse.csr_array(dense), compressed=False)
     return stream.getvalue()
 
 
-def annif_folder(plain: list) -> Files:
+def make_annif_folder(plain: list) -> Files:
     files = {}
     for i, (text, labels) in enumerate(plain):
         files[f"f/{i}.txt"] = text.encode()
-        files[f"f/{i}.{'tsv' if i % 2 else 'key'}"] = joined(f"<http://e/{y}>\tname" if i % 2 else y for y in labels)
+        files[f"f/{i}.{'tsv' if i % 2 else 'key'}"] = join_lines(
+            f"<http://e/{y}>\tname" if i % 2 else y for y in labels
+        )
     return files
 
 
@@ -155,11 +160,11 @@ HEADERS = [
 ]
 
 
-def place(content: bytes, rng: np.random.Generator) -> int:
+def choose_place(content: bytes, rng: np.random.Generator) -> int:
     return int(rng.integers(len(content) + 1))
 
 
-def chosen(options, rng: np.random.Generator):
+def choose(options, rng: np.random.Generator):
     return options[int(rng.integers(len(options)))]
 
 
@@ -178,27 +183,27 @@ def flip_bits(content: bytes, rng: np.random.Generator) -> bytes:
 
 
 def truncate(content: bytes, rng: np.random.Generator) -> bytes:
-    return content[: place(content, rng)]
+    return content[: choose_place(content, rng)]
 
 
 def cut_out(content: bytes, rng: np.random.Generator) -> bytes:
-    begin = place(content, rng)
+    begin = choose_place(content, rng)
     return content[:begin] + content[begin + int(rng.integers(1, 40)) :]
 
 
 def insert_bytes(content: bytes, rng: np.random.Generator) -> bytes:
-    at = place(content, rng)
+    at = choose_place(content, rng)
     return content[:at] + rng.bytes(int(rng.integers(1, 9))) + content[at:]
 
 
 def insert_crumb(content: bytes, rng: np.random.Generator) -> bytes:
-    at = place(content, rng)
-    return content[:at] + chosen(CRUMBS, rng) + content[at:]
+    at = choose_place(content, rng)
+    return content[:at] + choose(CRUMBS, rng) + content[at:]
 
 
 def repeat_line(content: bytes, rng: np.random.Generator) -> bytes:
     lines = content.splitlines(keepends=True)
-    return b"".join([*lines, chosen(lines, rng)]) if lines else content
+    return b"".join([*lines, choose(lines, rng)]) if lines else content
 
 
 def remove_line(content: bytes, rng: np.random.Generator) -> bytes:
@@ -209,32 +214,32 @@ def remove_line(content: bytes, rng: np.random.Generator) -> bytes:
 
 
 def replace_number(content: bytes, rng: np.random.Generator) -> bytes:
-    return replace_found(NUMBER, content, chosen(CRUMBS, rng), rng)
+    return replace_found(NUMBER, content, choose(CRUMBS, rng), rng)
 
 
 def replace_string(content: bytes, rng: np.random.Generator) -> bytes:
-    return replace_found(STRING, content, chosen(CRUMBS, rng), rng)
+    return replace_found(STRING, content, choose(CRUMBS, rng), rng)
 
 
 def replace_found(pattern: re.Pattern[bytes], content: bytes, by: bytes, rng: np.random.Generator) -> bytes:
     found = list(pattern.finditer(content))
     if not found:
         return content
-    one = chosen(found, rng)
+    one = choose(found, rng)
     return content[: one.start()] + by + content[one.end() :]
 
 
 def replace_header(content: bytes, rng: np.random.Generator) -> bytes:
-    return chosen(HEADERS, rng) + b"\n" + content.partition(b"\n")[2]
+    return choose(HEADERS, rng) + b"\n" + content.partition(b"\n")[2]
 
 
-def nothing_left(content: bytes, rng: np.random.Generator) -> bytes:
-    return chosen([b"", b"\n\n", b" ", b"\0", b"\xef\xbb\xbf", *CRUMBS], rng)
+def empty(content: bytes, rng: np.random.Generator) -> bytes:
+    return choose([b"", b"\n\n", b" ", b"\0", b"\xef\xbb\xbf", *CRUMBS], rng)
 
 
 MUTATIONS: list[Mutation] = [
     flip_bytes, flip_bits, truncate, cut_out, insert_bytes, insert_crumb, insert_crumb, repeat_line, remove_line,
-    replace_number, replace_number, replace_string, replace_header, nothing_left,
+    replace_number, replace_number, replace_string, replace_header, empty,
 ]  # fmt: skip
 
 
@@ -277,25 +282,25 @@ def mutate_member(archive: bytes, rng: np.random.Generator) -> bytes:
     """Return an archive with one changed member."""
     with zipfile.ZipFile(io.BytesIO(archive)) as file:
         members = {name: file.read(name) for name in file.namelist()}
-    name = chosen(sorted(members), rng)
+    name = choose(sorted(members), rng)
     how = int(rng.integers(7))
     if how == 0:
         del members[name]
     elif how == 1:
-        members[name] = npy(chosen(ODD, rng))
+        members[name] = npy(choose(ODD, rng))
     elif how == 2:
-        members[name] = re.sub(rb"'descr': [^,]*", lambda _: b"'descr': " + chosen(TYPES, rng).encode(), members[name])
+        members[name] = re.sub(rb"'descr': [^,]*", lambda _: b"'descr': " + choose(TYPES, rng).encode(), members[name])
     elif how == 3:
-        members[name] = re.sub(rb"\([^)]*\)", lambda _: chosen(SHAPES, rng).encode(), members[name], count=1)
+        members[name] = re.sub(rb"\([^)]*\)", lambda _: choose(SHAPES, rng).encode(), members[name], count=1)
     elif how == 4:
-        members[name] = odd_numbers(members[name], rng)
+        members[name] = change_numbers(members[name], rng)
     else:
-        members[name] = chosen(MUTATIONS, rng)(members[name], rng)
+        members[name] = choose(MUTATIONS, rng)(members[name], rng)
     if rng.random() < 0.1:
         members = {f"{'../' if rng.random() < 0.5 else 'x/'}{name}": content for name, content in members.items()}
     stream = io.BytesIO()
     with zipfile.ZipFile(
-        stream, "w", chosen([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA], rng)
+        stream, "w", choose([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA], rng)
     ) as file:
         for each, content in members.items():
             file.writestr(each, content)
@@ -308,18 +313,18 @@ def npy(value) -> bytes:
     return stream.getvalue()
 
 
-def odd_numbers(content: bytes, rng: np.random.Generator) -> bytes:
+def change_numbers(content: bytes, rng: np.random.Generator) -> bytes:
     """Return an array with other numbers of the same or another type."""
     array = np.load(io.BytesIO(content)).copy()
     if not array.size or array.dtype.kind not in "iuf":
         return content
-    kind = chosen(
+    kind = choose(
         [array.dtype, np.int8, np.uint64, np.float16, np.float32, np.longdouble, np.complex64, np.bool_, "S3"], rng
     )
     numbers = [-1, 0, 1, 10**6, 2**31 - 1, 2**31, 2**63 - 1] + (
         [np.nan, np.inf, 1e300] if array.dtype.kind == "f" else []
     )
-    array.flat[int(rng.integers(array.size))] = np.array(chosen(numbers, rng)).astype(array.dtype)
+    array.flat[int(rng.integers(array.size))] = np.array(choose(numbers, rng)).astype(array.dtype)
     with np.errstate(all="ignore"):
         return npy(array.astype(kind))
 
@@ -342,12 +347,12 @@ def mutate_columns(rng: np.random.Generator) -> bytes:
     ]  # fmt: skip
     names = ["id", "text", "labels", "text", "x", "", "té", "\u202e", "a\nb"]
     n = int(rng.integers(1, 5))
-    arrays, called = [chosen(odd, rng) for _ in range(n)], [chosen(names, rng) for _ in range(n)]
+    arrays, called = [choose(odd, rng) for _ in range(n)], [choose(names, rng) for _ in range(n)]
     stream = io.BytesIO()
     write_table(pyarrow.Table.from_arrays(arrays, called), stream, compression="none", store_schema=rng.random() < 0.5)
     content = stream.getvalue()
     if rng.random() < 0.4:  # all occurrences of the name of a column
-        content = content.replace(chosen([b"text", b"labels", b"id"], rng), chosen([b"t\xffxt", b"\xc3\xc3"], rng))
+        content = content.replace(choose([b"text", b"labels", b"id"], rng), choose([b"t\xffxt", b"\xc3\xc3"], rng))
     return content
 
 
@@ -359,21 +364,21 @@ COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def damaged(name: str, rng: np.random.Generator) -> Files:
+def damage_corpus(name: str, rng: np.random.Generator) -> Files:
     """Return a corpus with one of its files changed once or several times, possibly compressed and changed again."""
-    files = dict(corpora()[name])
-    which = chosen(sorted(files), rng)
+    files = dict(make_corpora()[name])
+    which = choose(sorted(files), rng)
     content = files[which]
     if name == "npz" and rng.random() < 0.8:
         content = mutate_member(content, rng)
     elif name == "parquet" and rng.random() < 0.4:
         content = mutate_columns(rng)
     for _ in range(int(rng.choice([0, 1, 1, 1, 2, 5]))):
-        content = chosen(MUTATIONS, rng)(content, rng)
-    end = chosen([*COMPRESSIONS], rng)
+        content = choose(MUTATIONS, rng)(content, rng)
+    end = choose([*COMPRESSIONS], rng)
     content = COMPRESSIONS[end](content)
     if end and rng.random() < 0.4:
-        content = chosen(MUTATIONS, rng)(content, rng)
+        content = choose(MUTATIONS, rng)(content, rng)
     files[which] = content
     return files
 
@@ -383,35 +388,35 @@ def case(seed: int, number: int) -> None:
     if number % HOSTILE_EVERY == 0:
         hostile_case(number // HOSTILE_EVERY, rng)
         return
-    name = chosen(sorted(corpora()), rng)
+    name = choose(sorted(make_corpora()), rng)
     with tempfile.TemporaryDirectory(prefix="campaign-") as folder:
-        path = write(Path(folder), damaged(name, rng), name, rng)
+        path = write(Path(folder), damage_corpus(name, rng), name, rng)
         format = name.partition(",")[0] if rng.random() < 0.7 else None
-        labels = chosen(["labels", "labels", "labels", "x", None], rng)
+        labels = choose(["labels", "labels", "labels", "x", None], rng)
         corpus = open_corpus(
             path,
             format,
             Fields(
-                chosen(["text", "text", "text", "text,id", "t"], rng), labels, separator=chosen([None, None, " "], rng)
+                choose(["text", "text", "text", "text,id", "t"], rng), labels, separator=choose([None, None, " "], rng)
             ),
             labels_required=labels is not None and rng.random() < 0.7,
-            on_error=chosen(["stop", "skip"], rng),
-            layout=Layout(chosen([None, None, ";", "\t"], rng), chosen([None, None, "utf-16", "latin-1"], rng)),
+            on_error=choose(["stop", "skip"], rng),
+            layout=Layout(choose([None, None, ";", "\t"], rng), choose([None, None, "utf-16", "latin-1"], rng)),
             notifier=Notifier(lambda sentence: escape_controls(sentence).encode()),
         )
-        with watching(folder):
-            for document in in_batches(corpus) if rng.random() < 0.5 else corpus:
+        with watch_access(folder):
+            for document in read_in_batches(corpus) if rng.random() < 0.5 else corpus:
                 check(document)
         str(corpus.rejects).encode()
 
 
 def hostile_case(number: int, rng: np.random.Generator) -> None:
     """Read hostile files, first unchanged, then with changed bytes."""
-    files = hostile()
+    files = list_hostile_files()
     name, content = files[number % len(files)]
     for _ in range(int(rng.integers(1, 4)) if number >= len(files) else 0):
-        content = chosen((flip_bytes, truncate, cut_out, insert_bytes), rng)(content, rng)
-    with tempfile.TemporaryDirectory(prefix="campaign-") as folder, watching(folder):
+        content = choose((flip_bytes, truncate, cut_out, insert_bytes), rng)(content, rng)
+    with tempfile.TemporaryDirectory(prefix="campaign-") as folder, watch_access(folder):
         path = Path(folder, name)
         path.write_bytes(content)
         for document in open_corpus(
@@ -425,11 +430,11 @@ def hostile_case(number: int, rng: np.random.Generator) -> None:
 
 
 @cache
-def hostile() -> list[tuple[str, bytes]]:
+def list_hostile_files() -> list[tuple[str, bytes]]:
     return list(hostile_files())
 
 
-def in_batches(corpus: Corpus) -> Iterator[Document]:
+def read_in_batches(corpus: Corpus) -> Iterator[Document]:
     """Read in batches, as training does."""
     for each in corpus.iter_batches(Run(threads=1)):
         if isinstance(each, DocumentBatch):

@@ -36,11 +36,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from hostile_files import hostile_files
-from serving import TEXTS, Service, make_model, running
+from serving import TEXTS, ServiceProcess, make_model, running
 
 from xmtc import Run, Tagger
 
-SECONDS = 2.0  # --max-time of the service
+SECONDS = 2.0  # --time-limit of the service
 SLACK = 3.0  # seconds after a deadline until a connection must be closed: two timeout checks on a busy machine
 N_ATTACKERS = 4
 N_REQUEST_TEXTS = 4  # texts of a normal request
@@ -54,7 +54,7 @@ JSON = b"Content-Type: application/json\r\n"
 CAUSES = ("longer than", "Too many", "Too much", "is damaged", "Service Unavailable", "No model")
 
 
-def bystander(port: int) -> None:
+def send_requests(port: int) -> None:
     """Send a normal request ten times a second until standard input is closed, then print all latencies."""
     latencies, connection = [], None
     failures: list[str] = []
@@ -121,9 +121,9 @@ def is_closed(opened: socket.socket) -> bool:
 
 
 class Campaign:
-    def __init__(self, service: Service, seed: int, models: dict[str, Path]) -> None:
+    def __init__(self, service: ServiceProcess, seed: int, models: dict[str, Path]) -> None:
         self.service, self.seed, self.models = service, seed, models
-        self.expected = {name: answers_of(folder) for name, folder in models.items()}
+        self.expected = {name: predict_answers(folder) for name, folder in models.items()}
         self.statuses: Counter[str] = Counter()
         self.findings: list[str] = []
         self.held = HeldConnections()
@@ -381,15 +381,15 @@ class Campaign:
         while not self.is_over.wait(1.0):
             n += 1
             if n % 3 == 0:
-                exchange(self.models[names[n // 3 % 2]], served)
-            workers = workers_of(self.service.process.pid)
+                replace_folder(self.models[names[n // 3 % 2]], served)
+            workers = list_workers(self.service.process.pid)
             if n % 5 == 0 and len(workers) == 2:
                 self.last_kill = time.monotonic()
                 os.kill(rng.choice(workers), signal.SIGKILL)
                 self.n_killed += 1
                 if n % 10 == 0:  # also kill its replacement while it starts
                     time.sleep(rng.uniform(0.3, 1.5))
-                    new = [pid for pid in workers_of(self.service.process.pid) if pid not in workers]
+                    new = [pid for pid in list_workers(self.service.process.pid) if pid not in workers]
                     if new:
                         self.last_kill = time.monotonic()
                         os.kill(new[0], signal.SIGKILL)
@@ -420,12 +420,12 @@ class Campaign:
         self.findings += self.held.close_due(at_end=True)
 
 
-def answers_of(folder: Path) -> list[list[tuple[str, float]]]:
+def predict_answers(folder: Path) -> list[list[tuple[str, float]]]:
     tags = Tagger.load(folder).predict_labels(TEXTS, 3, run=Run(threads=1))
     return [[(tag.label, round(tag.score, 6)) for tag in each] for each in tags]
 
 
-def exchange(new: Path, served: Path) -> None:
+def replace_folder(new: Path, served: Path) -> None:
     """Replace a model folder as documented: copy the new one beside it, then rename."""
     shutil.copytree(new, f"{served}.new")
     os.rename(served, f"{served}.old")
@@ -433,38 +433,38 @@ def exchange(new: Path, served: Path) -> None:
     shutil.rmtree(f"{served}.old")
 
 
-def workers_of(pid: int) -> list[int]:
+def list_workers(pid: int) -> list[int]:
     children = []
-    for child in children_of(pid):
+    for child in list_children(pid):
         with suppress(OSError):
             if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
                 children.append(child)
     return children
 
 
-def children_of(pid: int) -> list[int]:
+def list_children(pid: int) -> list[int]:
     with suppress(OSError):
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
 
 
-def memory_of(pid: int, with_children: bool = True) -> int:
+def measure_memory(pid: int, with_children: bool = True) -> int:
     """Return the resident memory of a process and all its descendants."""
     with suppress(OSError):
         own = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
-        return own + sum(memory_of(child) for child in (children_of(pid) if with_children else ()))
+        return own + sum(measure_memory(child) for child in (list_children(pid) if with_children else ()))
     return 0
 
 
-def own_memory_of(pid: int) -> int:
+def measure_own_memory(pid: int) -> int:
     """Return the resident memory of the service without the children that parse uploads, which have their own limit."""
-    return sum(memory_of(child, with_children=False) for child in (pid, *workers_of(pid)))
+    return sum(measure_memory(child, with_children=False) for child in (pid, *list_workers(pid)))
 
 
-def resources_of(pid: int) -> dict[str, int]:
+def measure_resources(pid: int) -> dict[str, int]:
     """Return the largest numbers of threads and sockets of a worker."""
     threads, sockets = [0], [0]
-    for worker in workers_of(pid):
+    for worker in list_workers(pid):
         threads.append(len(os.listdir(f"/proc/{worker}/task")))
         n = 0
         for file in Path(f"/proc/{worker}/fd").iterdir():
@@ -477,13 +477,20 @@ def resources_of(pid: int) -> dict[str, int]:
 def warm_up(campaign: Campaign) -> None:
     """Send every kind of request to both workers, so that threads and memory reach their usual size."""
     rng = random.Random(0)
-    quiet = (campaign.normal, campaign.annif, campaign.list_models, campaign.wrong_json, campaign.form, campaign.upload)
+    quiet = (
+        campaign.normal,
+        campaign.annif,
+        campaign.list_models,
+        campaign.wrong_json,
+        campaign.form,
+        campaign.upload,
+    )
     for each in (*quiet, campaign.explain, campaign.large, campaign.table):
         for _ in range(10):
             each(rng)
 
 
-def wait_for_workers(service: Service, seconds: float = 30) -> bool:
+def wait_for_workers(service: ServiceProcess, seconds: float = 30) -> bool:
     """Return True when both workers answer."""
     end, seen = time.monotonic() + seconds, 0
     while time.monotonic() < end:
@@ -494,41 +501,41 @@ def wait_for_workers(service: Service, seconds: float = 30) -> bool:
             connection.close()
         except (OSError, http.client.HTTPException):
             seen = 0
-        if seen >= 20 and len(workers_of(service.process.pid)) == 2:
+        if seen >= 20 and len(list_workers(service.process.pid)) == 2:
             return True
         time.sleep(0.05)
     return False
 
 
-def settle(service: Service, usual: dict[str, int], seconds: float = 15) -> dict[str, int]:
+def settle(service: ServiceProcess, usual: dict[str, int], seconds: float = 15) -> dict[str, int]:
     """Wait until the numbers of threads and sockets are back to usual; return them."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        now = resources_of(service.process.pid)
+        now = measure_resources(service.process.pid)
         if all(now[name] <= usual[name] for name in usual):
             break
         time.sleep(0.2)
     return now
 
 
-def campaign(seed: int, n_requests: int, minutes: float, max_p99: float) -> list[str]:
+def run_campaign(seed: int, n_requests: int, minutes: float, max_p99: float) -> list[str]:
     """Run the campaign and print a summary; return the findings."""
     with tempfile.TemporaryDirectory(prefix="xmtc-server-") as name:
         models = {
             model: make_model(Path(name, model), seed=model_seed) for model_seed, model in ((0, "one"), (5, "two"))
         }
         shutil.copytree(models["one"], Path(name, "served"))
-        words = (Path(name, "served"), models["two"], "--workers", "2", "--watch", "--max-time", f"{SECONDS}s")
+        words = (Path(name, "served"), models["two"], "--workers", "2", "--watch", "--time-limit", f"{SECONDS}s")
         with running(*words) as service:
             return attack(service, Campaign(service, seed, models), n_requests, minutes, max_p99)
 
 
-def attack(service: Service, running: Campaign, n_requests: int, minutes: float, max_p99: float) -> list[str]:
+def attack(service: ServiceProcess, running: Campaign, n_requests: int, minutes: float, max_p99: float) -> list[str]:
     pid = service.process.pid
     if not wait_for_workers(service):
         return ["the workers do not start"]
     warm_up(running)
-    usual, start, own, peak = resources_of(pid), memory_of(pid), own_memory_of(pid), 0
+    usual, start, own, peak = measure_resources(pid), measure_memory(pid), measure_own_memory(pid), 0
     usual["sockets"] += 2  # of the normal client
     usual["threads"] += POOL_THREADS
     client = subprocess.Popen(
@@ -541,14 +548,14 @@ def attack(service: Service, running: Campaign, n_requests: int, minutes: float,
     begin = time.monotonic()
     attackers.start()
     while attackers.is_alive():
-        peak = max(peak, own_memory_of(pid))
+        peak = max(peak, measure_own_memory(pid))
         attackers.join(0.5)
     seconds = time.monotonic() - begin
     measured = json.loads(client.communicate("", timeout=30)[0])
     findings = running.findings
     if not wait_for_workers(service):
         findings.append("the workers do not recover")
-    left, end = settle(service, usual), memory_of(pid)
+    left, end = settle(service, usual), measure_memory(pid)
     findings += [f"{left[each]} {each}, at the start {usual[each]}" for each in usual if left[each] > usual[each]]
     if end > GROWTH * start:
         findings.append(f"memory grew from {start / 1e6:.0f} to {end / 1e6:.0f} MB")
@@ -592,9 +599,9 @@ def main() -> None:
     parser.add_argument("--bystander", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.bystander:
-        bystander(options.bystander)
+        send_requests(options.bystander)
         return
-    findings = campaign(options.seed, options.requests, options.minutes, options.max_p99)
+    findings = run_campaign(options.seed, options.requests, options.minutes, options.max_p99)
     for finding, n in Counter(findings).most_common():
         print(f"{n:6,} × {finding}")
     print(f"server, seed {options.seed}: {len(findings)} findings")

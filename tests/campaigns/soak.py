@@ -46,7 +46,7 @@ class ProcessResources:
         return cls(pages * 4096, len(list(Path("/proc/self/fd").iterdir())), threading.active_count())
 
 
-def round_of(number: int, seed: int, folder: Path) -> None:
+def run_round(number: int, seed: int, folder: Path) -> None:
     """Run one round: from the training of a model to an explanation by the loaded model."""
     rng = np.random.default_rng((seed, number))
     names = LINEAR + NEURAL
@@ -59,16 +59,16 @@ def round_of(number: int, seed: int, folder: Path) -> None:
     tagger.explain(texts[0], first[0].label)
 
 
-def campaign(seed: int, minutes: float, only: int | None = None) -> tuple[int, list[str]]:
+def run_campaign(seed: int, minutes: float, only: int | None = None) -> tuple[int, list[str]]:
     if only is not None:
         with tempfile.TemporaryDirectory() as name:
-            round_of(only, seed, Path(name))
+            run_round(only, seed, Path(name))
         return 1, []
     stop_at, number, before, findings = time.monotonic() + 60 * minutes, 0, None, list[str]()
     with tempfile.TemporaryDirectory() as name:
         while number <= 2 * WARM_UP or time.monotonic() < stop_at:
             with tempfile.TemporaryDirectory(dir=name) as parts:
-                round_of(number, seed, Path(parts))
+                run_round(number, seed, Path(parts))
             number += 1
             if number == WARM_UP * len(LINEAR + NEURAL):
                 before = ProcessResources.now()
@@ -85,4 +85,4 @@ def campaign(seed: int, minutes: float, only: int | None = None) -> tuple[int, l
 if __name__ == "__main__":
     import cases  # in this folder
 
-    cases.tell(campaign, __doc__)
+    cases.run_counted(run_campaign, __doc__)

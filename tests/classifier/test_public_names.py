@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import inspect
 import pkgutil
 import re
 import rlcompleter
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from importlib.resources import files
 from importlib.util import find_spec
@@ -22,6 +24,7 @@ from sklearn.preprocessing import MultiLabelBinarizer
 
 import xmtc
 import xmtc.methods
+import xmtc.testing
 from xmtc import Classifier, Method, Predictions, Run, XmtcError, evaluate, param
 from xmtc.core.checkpoint import Checkpoint
 from xmtc.methods import METHODS, method_class
@@ -345,3 +348,38 @@ def test_mypy_infers_public_types(tmp_path):
     tags = "list[list[tuple[str, float, fallback=xmtc.tagger.Tag]]]"
     for revealed in ("int", "xmtc.core.checkpoint.Checkpoint", tags, "xmtc.tagger.Tagger"):
         assert f'Revealed type is "{revealed}"' in said
+
+
+# Docstrings
+
+
+def iterate_public_objects() -> Iterator[tuple[str, object]]:
+    for module in (xmtc, xmtc.testing):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.isclass(value) or inspect.isfunction(value):
+                yield f"{module.__name__}.{name}", value
+
+
+PUBLIC_OBJECTS = dict(iterate_public_objects())
+
+
+@pytest.mark.parametrize("name", PUBLIC_OBJECTS)
+def test_examples_of_public_names_run(name):
+    if name == "xmtc.plot_history":
+        pytest.importorskip("matplotlib")
+    examples = doctest.DocTestFinder().find(PUBLIC_OBJECTS[name], name)
+    runner = doctest.DocTestRunner()
+    for example in examples:
+        runner.run(example)
+    assert runner.summarize(verbose=False).failed == 0
+    assert any(example.examples for example in examples)
+
+
+@pytest.mark.parametrize("name", [name for name, value in PUBLIC_OBJECTS.items() if inspect.isfunction(value)])
+def test_public_functions_describe_their_parameters(name):
+    function = PUBLIC_OBJECTS[name]
+    text = inspect.getdoc(function)
+    for parameter in inspect.signature(function).parameters.values():
+        stars = "*" * ((parameter.kind == parameter.VAR_POSITIONAL) + 2 * (parameter.kind == parameter.VAR_KEYWORD))
+        assert re.search(rf"^(.*, )?{re.escape(stars + parameter.name)}(,.*| : .*)?$", text, re.MULTILINE), parameter

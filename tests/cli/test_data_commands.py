@@ -120,15 +120,17 @@ def test_convert_names_fields_and_formats(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_text("n,title,tags\n7,a fish,x y\n", encoding="utf-8")
     names = ["--text", "title", "--labels", "tags", "--id", "n", "--separator", " "]
-    call("convert", source, target, "--to", "fasttext", *names)
+    call("convert", source, target, "--format", "fasttext", *names)
     assert target.read_text(encoding="utf-8") == "__label__x __label__y a fish\n"
-    result = call("convert", target, "-", "--to", "jsonl")
+    result = call("convert", target, "-", "--format", "jsonl")
     assert json.loads(result.stdout) == {"id": "1", "text": "a fish", "labels": ["x", "y"]}
 
 
 def test_convert_without_labels(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("text\na\n")
-    assert call("convert", tmp_path / "c.csv", "-", "--to", "jsonl", "--unlabelled").stdout.endswith('"labels": []}\n')
+    assert call("convert", tmp_path / "c.csv", "-", "--format", "jsonl", "--unlabelled").stdout.endswith(
+        '"labels": []}\n'
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,16 +139,16 @@ def test_convert_without_labels(tmp_path: Path) -> None:
         (
             "c.jsonl",
             "out.txt",
-            ["--to", "sparse"],
+            ["--format", "sparse"],
             "{source} contains text, but sparse is a format for features; "
             "expected jsonl, csv, tsv, parquet or fasttext.",
         ),
         ("c.txt", "out.jsonl", [], "{source} contains features, but jsonl is a format for text; expected sparse."),
-        ("c.jsonl", "out", [], f"{{target}} does not say which format to write; pass --to, one of {WRITABLE}."),
+        ("c.jsonl", "out", [], f"{{target}} does not say which format to write; pass --format, one of {WRITABLE}."),
         (
             "c.jsonl",
             "out",
-            ["--to", "annif"],
+            ["--format", "annif"],
             f"{{target}}: annif can be read but not written; expected one of {WRITABLE}.",
         ),
         ("c.jsonl", "no/out.csv", [], "{target} cannot be written (No such file or directory); choose another place."),

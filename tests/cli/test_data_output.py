@@ -22,7 +22,7 @@ def test_corpus_is_never_overwritten(command: str, tmp_path: Path, monkeypatch: 
     Path("link").symlink_to("fish.jsonl")
     for name in ("fish.jsonl", "link", "new/../fish.jsonl"):
         with pytest.raises(XmtcError, match=f"{name} is part of the corpus that is read, expected another file"):
-            call(*command.replace("LINK", name).split(), "--to", "csv")
+            call(*command.replace("LINK", name).split(), "--format", "csv")
     assert Path("fish.jsonl").read_text(encoding="utf-8") == FISH
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fish.jsonl", "link"]
 
@@ -31,11 +31,11 @@ def test_folder_and_pair_of_matrices_are_never_overwritten(tmp_path: Path) -> No
     for name, content in {"a.txt": "text", "a.key": "x"}.items():
         (tmp_path / name).write_text(content)
     with pytest.raises(XmtcError, match=r"a\.txt is part of the corpus that is read"):
-        call("convert", tmp_path, tmp_path / "a.txt", "--to", "jsonl")
+        call("convert", tmp_path, tmp_path / "a.txt", "--format", "jsonl")
     for name in ("X.npz", "Y.npz"):
         sparse.save_npz(tmp_path / name, sparse.csr_array(np.eye(2)))
     with pytest.raises(XmtcError, match=r"Y\.npz is part of the corpus that is read"):
-        call("convert", tmp_path / "X.npz", tmp_path / "Y.npz", "--to", "sparse")
+        call("convert", tmp_path / "X.npz", tmp_path / "Y.npz", "--format", "sparse")
 
 
 def test_split_into_an_empty_part_is_rejected(tmp_path: Path) -> None:

@@ -80,19 +80,19 @@ def train_model(folder: Path, method: str, run: Run = Run(threads=2), **paramete
 
 @contextmanager
 def make_progress(title: str, total: float | None = None) -> Iterator[Any]:
-    """Record progress, and call `WHEN_TOLD` with its updates."""
+    """Record progress, and call `PROGRESS_CALLBACKS` with its updates."""
 
-    class RecordedProgress:
+    class CalledProgress:
         def advance(self, steps: float = 1) -> None:
-            WHEN_TOLD["advance"](title)
+            PROGRESS_CALLBACKS["advance"](title)
 
         def set_status(self, status: str) -> None:
             raise AssertionError(status)
 
-    yield RecordedProgress()
+    yield CalledProgress()
 
 
-WHEN_TOLD: dict[str, Any] = {}
+PROGRESS_CALLBACKS: dict[str, Any] = {}
 
 
 # Same results as on one machine
@@ -120,7 +120,7 @@ def test_dead_node_does_not_change_the_bytes(nodes, tmp_path, monkeypatch):
             gone.append(dying)
             nodes.remove_node(dying, allow_graceful=False)
 
-    monkeypatch.setitem(WHEN_TOLD, "advance", kill)
+    monkeypatch.setitem(PROGRESS_CALLBACKS, "advance", kill)
     there = train_model(tmp_path / "there", "dismec", Run(cluster="auto", progress=make_progress))
     assert gone
     assert there == train_model(tmp_path / "here", "dismec")
@@ -185,14 +185,14 @@ def test_interrupted_training_resumes(nodes, tmp_path, monkeypatch):
         if seen.count("training") == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setitem(WHEN_TOLD, "advance", stop)
+    monkeypatch.setitem(PROGRESS_CALLBACKS, "advance", stop)
     run = Run(cluster="auto", progress=make_progress, checkpoint=tmp_path / "pieces")
     with pytest.raises(KeyboardInterrupt):
         train_model(tmp_path / "there", "dismec", run)
     assert len(list((tmp_path / "pieces").glob("labels-*.npz"))) == 2
     seen.clear()
     n_blocks = -(-len({tag for tags in TAGS for tag in tags}) // 4)
-    monkeypatch.setitem(WHEN_TOLD, "advance", seen.append)
+    monkeypatch.setitem(PROGRESS_CALLBACKS, "advance", seen.append)
     there = train_model(tmp_path / "there", "dismec", run)
     assert seen.count("training") == n_blocks - 2
     assert there == train_model(tmp_path / "here", "dismec")
@@ -418,7 +418,7 @@ def test_too_many_requested_workers_are_rejected():
 def test_remote_run_forwards_progress_events_and_checkpoints(tmp_path, monkeypatch):
     """Without a cluster: remote calls are direct calls. The run starts twice, as after the death of a node."""
     told_of, steps = [], []
-    monkeypatch.setitem(WHEN_TOLD, "advance", steps.append)
+    monkeypatch.setitem(PROGRESS_CALLBACKS, "advance", steps.append)
     host = DriverCallHandler(Run(checkpoint=tmp_path, callbacks=told_of.append), make_progress)
 
     def work(run: Run) -> str:

@@ -40,7 +40,7 @@ JSON_LINE = b'{"text": "a", "labels": ["x"]}\n'
 
 
 @dataclass(frozen=True)
-class Case:
+class BrokenInput:
     what: str
     name: str
     content: bytes | Callable[[Path], Any] | None  # bytes, or a function that creates the file or folder, or no file
@@ -49,24 +49,24 @@ class Case:
     raw: bytes | None = None  # content of the rejects file if it differs from the line
 
 
-def case(what: str, name: str, content: Any, message: str, raw: bytes | None = None, **options: Any) -> Case:
-    return Case(what, name, content, message, options, raw)
+def case(what: str, name: str, content: Any, message: str, raw: bytes | None = None, **options: Any) -> BrokenInput:
+    return BrokenInput(what, name, content, message, options, raw)
 
 
-def jsonl(what: str, bad: bytes, message: str, **options: Any) -> Case:
+def jsonl(what: str, bad: bytes, message: str, **options: Any) -> BrokenInput:
     """Return a bad second line between two good ones."""
     return case(what, "c.jsonl", JSON_LINE + bad + b"\n" + JSON_LINE, message, **options)
 
 
-def csv(what: str, bad: bytes, message: str, **options: Any) -> Case:
+def csv(what: str, bad: bytes, message: str, **options: Any) -> BrokenInput:
     return case(what, "c.csv", b"id,text,labels\n1,a,x\n" + bad + b"\n3,c,y\n", message, **options)
 
 
-def xmc(what: str, bad: bytes, message: str) -> Case:
+def xmc(what: str, bad: bytes, message: str) -> BrokenInput:
     return case(what, "c.txt", b"3 5 4\n0,1 0:1 4:0.5\n" + bad + b"\n2 3:1\n", message)
 
 
-def svmlight(what: str, bad: bytes, message: str) -> Case:
+def svmlight(what: str, bad: bytes, message: str) -> BrokenInput:
     return case(what, "c.svm", b"0,1 1:1 4:0.5\n" + bad + b"\n2 3:1\n", message)
 
 
@@ -265,7 +265,7 @@ CASES = [
 # fmt: on
 
 
-def is_line(case: Case) -> bool:
+def is_line(case: BrokenInput) -> bool:
     return case.message.startswith(("line ", "row ", "file "))
 
 
@@ -273,7 +273,7 @@ LINE_CASES = [case for case in CASES if is_line(case)]
 FILE_CASES = [case for case in CASES if not is_line(case)]
 
 
-def make(case: Case, folder: Path) -> Path:
+def make(case: BrokenInput, folder: Path) -> Path:
     path = folder / case.name
     if isinstance(case.content, bytes):
         path.write_bytes(case.content)
@@ -283,7 +283,7 @@ def make(case: Case, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
-def test_error_message_is_exact(case: Case, tmp_path: Path) -> None:
+def test_error_message_is_exact(case: BrokenInput, tmp_path: Path) -> None:
     path = make(case, tmp_path)
     with pytest.raises(XmtcError) as error:
         list(open_corpus(path, **case.options))
@@ -292,7 +292,7 @@ def test_error_message_is_exact(case: Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", LINE_CASES, ids=lambda case: case.what)
-def test_bad_documents_are_skipped_and_saved(case: Case, tmp_path: Path) -> None:
+def test_bad_documents_are_skipped_and_saved(case: BrokenInput, tmp_path: Path) -> None:
     path = make(case, tmp_path)
     corpus = open_corpus(path, on_error="skip", **case.options)
     location, _, reason = case.message.partition(" ")[2].partition(": ")
@@ -307,7 +307,7 @@ def test_bad_documents_are_skipped_and_saved(case: Case, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("case", FILE_CASES, ids=lambda case: case.what)
-def test_broken_file_is_an_error_with_skip(case: Case, tmp_path: Path) -> None:
+def test_broken_file_is_an_error_with_skip(case: BrokenInput, tmp_path: Path) -> None:
     path = make(case, tmp_path)
     with pytest.raises(XmtcError):
         list(open_corpus(path, **{"on_error": "skip", **case.options}))

@@ -20,15 +20,15 @@ from xmtc.errors import XmtcError  # noqa: E402
 
 
 def test_damaged_corpora_have_no_findings():
-    outcome = cases.in_this_process(readers.case, 2026, range(600))
+    outcome = cases.run_in_process(readers.case, 2026, range(600))
     assert outcome.findings == []
     assert 100 < outcome.n_refused < 500, "most cases should be damaged, and not all"
 
 
-@pytest.mark.parametrize("name", sorted(readers.corpora()))
+@pytest.mark.parametrize("name", sorted(readers.make_corpora()))
 def test_campaign_starts_with_valid_corpora(name, tmp_path):
     rng = readers.np.random.default_rng(1)  # which does not change the names
-    path = readers.write(tmp_path, readers.corpora()[name], name, rng)
+    path = readers.write(tmp_path, readers.make_corpora()[name], name, rng)
     documents = list(readers.open_corpus(path, name.partition(",")[0]))
     assert len(documents) in (1, 4, 6)
     assert any(document.labels for document in documents)
@@ -44,7 +44,7 @@ def outcomes(seed: int, number: int) -> None:
 
 
 def test_unexpected_errors_are_findings():
-    outcome = cases.in_this_process(outcomes, 0, range(5))
+    outcome = cases.run_in_process(outcomes, 0, range(5))
     assert (outcome.n_cases, outcome.n_refused) == (5, 1)
     assert [number for number, _ in outcome.findings] == [2, 3]
 

@@ -1,4 +1,4 @@
-"""Files that are not read, or that were misread silently, are told."""
+"""Warnings about files that are not read or were misread."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_errors_are_escaped_in_tables(tmp_path):
 
 
 def test_training_beyond_the_time_limit_is_stored(corpora, tmp_path):
-    done, kept = run(tmp_path, corpora, "--only", "Parabel", "--time-limit", "0.01")
+    done, kept = run(tmp_path, corpora, "--only", "Parabel", "--time-limit", "0.01s")
     assert done.returncode == 1
     assert kept["Parabel"]["failed"] == "xmtc train was ended after 0.01 s"
 
@@ -481,7 +481,7 @@ def test_networks_are_ranked_over_the_corpora_of_texts(capsys):
     stored = load_results(TABLES / "results" / "rivals.json")
     networks = {"AttentionXML", "XML-CNN", "XML-RNN", "Bow-CNN"}
     for picture, ranked in {"ranks": False, "ranks-texts": True}.items():
-        found = ranks["tell"](ranks["GROUPS"][picture], stored)
+        found = ranks["print_tables"](ranks["GROUPS"][picture], stored)
         assert {"DiSMEC", "Parabel", "FastXML"} <= set(found.methods)
         assert (networks <= set(found.methods)) is ranked
         assert f"| {found.methods[0]} | {found.average[0]:.2f} | " in capsys.readouterr().out

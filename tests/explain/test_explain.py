@@ -19,7 +19,8 @@ from rich.console import Console
 from xmtc import Classifier
 from xmtc.core.method import Explanation
 from xmtc.errors import XmtcError
-from xmtc.explain.highlights import Highlight, WeightedText, highlight, render_page, split_text
+from xmtc.explain.highlights import Highlight, WeightedText, highlight, split_text
+from xmtc.explain.html import render_page
 from xmtc.explain.terminal import render_terminal
 from xmtc.explain.word_weights import WordWeight, weigh_words
 from xmtc.features.tfidf import Tfidf

@@ -93,12 +93,12 @@ def test_halving_equals_the_reference():
     assert set(np.flatnonzero(is_first)) == halve_by_reference(points, 4, 20)
 
 
-def test_halving_in_pieces_equals_halving_with_one_thread(monkeypatch):
+def test_halving_in_pieces_equals_halving_with_one_thread():
     rng = np.random.default_rng(3)
     V = matrix((rng.random((200, 30)) * (rng.random((200, 30)) < 0.3)).round(1))  # sums without rounding
     at_once = split_balanced(V, np.arange(10, 190), 4, 20)
-    monkeypatch.setattr(balanced_kmeans, "MIN_PIECE_VALUES", 16)
-    assert np.array_equal(split_balanced(V, np.arange(10, 190), 4, 20), at_once)
+    in_pieces = split_balanced(V, np.arange(10, 190), 4, 20, min_piece_values=16)
+    assert np.array_equal(in_pieces, at_once)
 
 
 def halve_by_reference(points, first, second):
@@ -131,23 +131,22 @@ def test_pieces_hold_every_row_once_and_about_as_many_values():
 
 
 @pytest.mark.parametrize("factors", [[1, 1, 1, 1, 1], [1, -1, 0, 2, -0.5]])
-def test_sum_of_rows_in_pieces_equals_the_sum(factors, small_piece_size):
+def test_sum_of_rows_in_pieces_equals_the_sum(factors):
     V, labels = matrix(np.random.default_rng(1).random((9, 12))), np.array([1, 7, 8, 2, 2])
     total = np.ones(12, np.float32)
-    add_labels(total, V, labels, np.array(factors, np.float32))
+    add_labels(total, V, labels, np.array(factors, np.float32), min_piece_values=16)
     np.testing.assert_allclose(total, 1 + np.array(factors) @ V.toarray()[labels], rtol=1e-5)
 
 
 @pytest.mark.parametrize("piece", [16, 100_000], ids=["pieces", "whole"])
 @pytest.mark.parametrize(("n_features", "density", "least"), [(9, 0.5, 0.01), (29, 0.2, 0.0)], ids=["full", "sparse"])
-def test_k_means_equals_the_reference(n_features, density, least, piece, monkeypatch):
+def test_k_means_equals_the_reference(n_features, density, least, piece):
     """Compare with the reference implementation, also if features leave a centre with their rows."""
-    monkeypatch.setattr(kmeans, "MIN_PIECE_VALUES", piece)
     rng = np.random.default_rng(4)
     points = rng.random((300, n_features)) * (rng.random((300, n_features)) < density) + least
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-9)
     starts = rng.choice(300, 20, replace=False)
-    result = k_means(compact(matrix(points), np.arange(300)), starts)
+    result = k_means(compact(matrix(points), np.arange(300)), starts, min_piece_values=piece)
     np.testing.assert_array_equal(result, k_means_by_reference(points, starts))
 
 

@@ -35,10 +35,10 @@ def test_the_campaign_reports_failures():
     code = """
 import os, time
 from tests.campaigns import parameters
-from tests.campaigns.parameters import Case, apart
+from tests.campaigns.parameters import ParameterCase, run_in_process
 for work in (lambda *_: 1 / 0, lambda *_: bytearray(2**40), lambda *_: time.sleep(60), lambda *_: os._exit(3)):
     parameters.run_case = work
-    print(apart(Case("parabel", "C", 1.0, "texts"), seconds=2))
+    print(run_in_process(ParameterCase("parabel", "C", 1.0, "texts"), seconds=2))
 """
     done = run_python(["-c", code], timeout=120)
     first, second, third, fourth = done.stdout.splitlines()

@@ -39,7 +39,7 @@ def model():
 
 
 def random_rows(seed: int, n_rows: int = 50, n_buckets: int = 12) -> csr_array:
-    """Projected rows in which buckets repeat; one row is empty and one adds up to nothing."""
+    """Return projected rows with repeated buckets; one row is empty and one sums to zero."""
     rng = np.random.default_rng(seed)
     counts = rng.integers(1, 6, n_rows)
     counts[3], counts[7] = 0, 2
@@ -92,7 +92,7 @@ def uniform(state: np.uint64) -> float:
 
 
 def plain_clusters(rows: np.ndarray, k: int, state: np.uint64) -> tuple[np.ndarray, np.uint64]:
-    """Spherical k-means with k-means++ in a few lines of NumPy."""
+    """Compute spherical k-means with k-means++ in NumPy."""
     centres, weights = [], (np.linalg.norm(rows, axis=1) > 0).astype(float)
     while len(centres) < k and weights.max() > 0:
         state = np.uint64(next_random_state(state))
@@ -253,7 +253,7 @@ def centroid(forest, node: int) -> np.ndarray:
 
 
 def walk(forest, tree: int, x: np.ndarray) -> list[int]:
-    """Nodes on the path of a document, in plain Python."""
+    """Return the nodes on the path of a document."""
     path = [int(forest.roots[tree])]
     while forest.n_children[path[-1]]:
         children = forest.starts[path[-1]] + np.arange(forest.n_children[path[-1]])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from planted import make_planted_corpus
 from scipy.sparse import csr_array
+from training_stop import TrainingStop, stop_at_pass
 
 from xmtc import Classifier
 from xmtc.core.checkpoint import Checkpoint
@@ -229,16 +230,9 @@ def test_resumed_training_has_the_same_bytes(loss, tmp_path):
     train, small = make_planted_corpus(80, seed=1), {"dimension": 8, "epochs": 4, "loss": loss, "word_ngrams": 2}
     whole = Classifier("fasttext", **small).fit(*train, run=ONE).tagger_.model
 
-    class Stopped(Exception):
-        pass
-
-    def stop(event):
-        if event.as_json().get("pass") == 3:
-            raise Stopped
-
     run = replace(ONE, checkpoint=Checkpoint(tmp_path / "kept", interval_seconds=0))
-    with pytest.raises(Stopped):
-        Classifier("fasttext", **small).fit(*train, run=replace(run, callbacks=stop))
+    with pytest.raises(TrainingStop):
+        Classifier("fasttext", **small).fit(*train, run=replace(run, callbacks=stop_at_pass(3)))
     assert int(run.checkpoint.load_piece("vectors")["n_passes"]) == 2
     resumed = Classifier("fasttext", **small).fit(*train, run=run).tagger_.model
     np.testing.assert_array_equal(resumed.vectors, whole.vectors)

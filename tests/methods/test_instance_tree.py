@@ -59,7 +59,7 @@ def objective(w: np.ndarray, X, signs: np.ndarray, costs: np.ndarray) -> float:
 
 
 def by_proximal_gradient(X: np.ndarray, signs: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """Reference implementation of `solve`: proximal gradient descent."""
+    """Run `solve` by proximal gradient descent."""
     w, rate = np.zeros(X.shape[1]), 4 / (np.linalg.norm(X, 2) ** 2 * costs.max())
     for _ in range(20_000):
         moved = w + rate * X.T @ (costs * signs / (1 + np.exp(signs * (X @ w))))
@@ -136,7 +136,7 @@ class TestL1Logistic:
 
 
 def reference_partition(Y: np.ndarray, weights: np.ndarray, signs: np.ndarray) -> np.ndarray:
-    """Alternating optimisation of FastXML in NumPy."""
+    """Run the alternating optimisation of FastXML in NumPy."""
     discounts, last = 1 / np.log2(np.arange(Y.shape[1]) + 2), -1.0
     gains = Y * weights / np.cumsum(discounts)[Y.sum(axis=1).astype(int) - 1][:, None]
     used = np.flatnonzero(Y.sum(axis=0))

@@ -48,7 +48,7 @@ def names_of(rows: list[list[int]], labels: list[int], preferred: list[bool] | N
 
 
 def reference_matches(names: LabelNames, documents: list[list[int]]) -> dict[tuple[int, int], tuple[int, ...]]:
-    """Reference implementation: search every name at every position."""
+    """Search every name at every position."""
     begins = names.tokens.offsets.tolist()
     called_so: dict[tuple[int, ...], dict[int, bool]] = {}
     for (begin, end), label, preferred in zip(pairwise(begins), names.labels.tolist(), names.preferred, strict=True):

@@ -27,6 +27,8 @@ def test_examples_of_functions(function):
 
 def check_examples(subject: object, name: str) -> None:
     runner = doctest.DocTestRunner()
-    for example in doctest.DocTestFinder(recurse=False).find(subject, name, module=methods):
+    examples = doctest.DocTestFinder(recurse=False).find(subject, name, module=methods)
+    for example in examples:
         runner.run(example)
     assert runner.summarize(verbose=False).failed == 0
+    assert any(example.examples for example in examples), f"{name} has no example"

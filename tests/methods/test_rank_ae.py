@@ -26,7 +26,7 @@ from xmtc.data.in_memory import to_documents  # noqa: E402
 from xmtc.data.splits import train_valid_split  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.evaluation import evaluate  # noqa: E402
-from xmtc.explain.highlights import render_page  # noqa: E402
+from xmtc.explain.html import render_page  # noqa: E402
 from xmtc.explain.terminal import render_terminal  # noqa: E402
 from xmtc.methods.attention.model import RecurrentDesign  # noqa: E402
 from xmtc.methods.autoencoder import base as family  # noqa: E402
@@ -44,12 +44,12 @@ from xmtc.methods.autoencoder.network import (  # noqa: E402
     SequenceFeatures,
 )
 from xmtc.methods.autoencoder.rank_ae import RankAE, mean_squared_distance  # noqa: E402
-from xmtc.nn.batch_norm import BatchNorm  # noqa: E402
 from xmtc.nn.batches import (  # noqa: E402
     BagLoader,
     LabelLoader,
     TokenLoader,
 )
+from xmtc.nn.layers import BatchNorm  # noqa: E402
 from xmtc.nn.network import Weights  # noqa: E402
 from xmtc.nn.output_losses import (  # noqa: E402
     CrossEntropyLoss,

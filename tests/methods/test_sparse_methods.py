@@ -72,7 +72,7 @@ def test_soft_threshold_equals_numpy():
 
 
 def reference_solve(X, signs, C, factors, penalty, passes, steps, seed):
-    """Dual coordinate descent with margins of soft weights; a Newton step of the bias after each pass."""
+    """Run dual coordinate descent with margins of soft weights and a Newton step of the bias after each pass."""
     n_rows, n_labels = signs.shape
     costs = C * np.where(signs > 0, factors, 1)
     V, bias, runs = (
@@ -170,7 +170,7 @@ def test_more_proximal_steps_approach_the_objective_without_ridge():
 
 
 def reference_active_rounds(X, y, C, penalty, eps, state, rounds=4):
-    """PPDSparse on dense arrays; documents become active if they contain a feature with a weight."""
+    """Run PPDSparse on dense arrays; documents become active if they contain a feature with a weight."""
     n_docs, n_features = X.shape
     alpha, active, V, bias, seen = np.zeros(n_docs), np.flatnonzero(y > 0), np.zeros(n_features), -1.0, []
     for _ in range(rounds):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from planted import make_planted_corpus
 from scipy.sparse import csr_array
+from training_stop import TrainingStop, stop_at_pass
 
 torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
 
@@ -22,8 +23,8 @@ from xmtc.methods.convolution.bow_cnn import BowCNN, BowCNNDesign  # noqa: E402
 from xmtc.methods.convolution.model import ConvolutionalModel  # noqa: E402
 from xmtc.methods.convolution.network import NetworkWithLoss, compute_chunk_offsets  # noqa: E402
 from xmtc.methods.convolution.xml_cnn import PRESETS, XMLCNN, XMLCNNDesign  # noqa: E402
-from xmtc.nn.batch_norm import BatchNorm  # noqa: E402
 from xmtc.nn.batches import LabelLoader, TokenLoader  # noqa: E402
+from xmtc.nn.layers import BatchNorm  # noqa: E402
 from xmtc.nn.network import (  # noqa: E402
     TrainedNetwork,
     Weights,
@@ -282,16 +283,9 @@ def test_resumed_training_equals_uninterrupted_training(method, tmp_path):
     name = {"XMLCNN": "xml_cnn", "BowCNN": "bow_cnn"}[method.__name__]
     whole = Classifier(name, **small).fit(*train, run=ONE)
 
-    class Stopped(Exception):
-        pass
-
-    def stop(event):
-        if event.as_json()["event"] == "pass" and event.number == 2:
-            raise Stopped
-
     run = replace(ONE, checkpoint=Checkpoint(tmp_path / "kept", interval_seconds=0))
-    with pytest.raises(Stopped):
-        Classifier(name, **small).fit(*train, run=replace(run, callbacks=stop))
+    with pytest.raises(TrainingStop):
+        Classifier(name, **small).fit(*train, run=replace(run, callbacks=stop_at_pass(2)))
     resumed = Classifier(name, **small).fit(*train, run=run)
     for one, two in zip(
         whole.tagger_.model.network.weights.arrays.values(),

@@ -70,7 +70,7 @@ class ConvolutionDesign(Design):
 @dataclass(frozen=True, kw_only=True)
 class ConvolutionModel(NetworkModel):
     def _explain(self, document: Dataset, label: int) -> Explanation:
-        """Input × gradient."""
+        """Attribute a score to the words by input × gradient."""
         tokens, device = document.tokens("words"), torch.device("cpu")
         network, batch = self.network.load_on(device), TokenLoader(tokens, device).load_batch(np.array([0]))
         with torch.enable_grad():

@@ -237,6 +237,13 @@ def test_reference_contains_every_option():
         assert options <= set(re.findall(r"--[a-z][a-z-]+", section)), name
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "explanation").glob("*.md")), ids=lambda page: page.stem)
+def test_explanations_have_at_most_600_words(page):
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    words = re.sub(r"\$`.*?`\$", "x", prose, flags=re.DOTALL).split()
+    assert sum(any(map(str.isalnum, word)) for word in words) <= 600
+
+
 def test_formulas_are_converted_to_mathml():
     hooks = pytest.importorskip("latex2mathml") and runpy.run_path(str(ROOT / "docs" / "hooks.py"))
     formulas: list[str] = []

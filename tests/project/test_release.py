@@ -28,7 +28,7 @@ def pins(file: str) -> dict[str, str]:
     lines = (ROOT / file).read_text().splitlines()
     found = [re.match(r"([\w.-]+)(?:\[\w+\])?==(\S+)", line) for line in lines if line[:1].strip() and line[0] != "#"]
     assert all(found)
-    return {licences.normal(match[1]): match[2] for match in found if match}
+    return {licences.normalise_name(match[1]): match[2] for match in found if match}
 
 
 def test_code_and_changelog_name_the_same_version():
@@ -47,7 +47,7 @@ def test_version_without_changelog_entry_is_rejected(tmp_path, monkeypatch):
 def test_every_direct_dependency_is_pinned_and_locked():
     extras = PROJECT["optional-dependencies"].values()
     direct = [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]
-    names = {licences.normal(re.split(r"[\[<>=~!; ]", line)[0]) for line in direct} - {"xmtc"}
+    names = {licences.normalise_name(re.split(r"[\[<>=~!; ]", line)[0]) for line in direct} - {"xmtc"}
     chosen, locked = pins("constraints.txt"), pins("requirements.lock")
     assert names <= chosen.keys()
     in_lock = names - {"ray", "torch"}  # not in the fast tests, or dependent on the machine
@@ -85,7 +85,7 @@ def test_lock_contains_no_index_or_path():
 
 
 def test_licences_of_dependencies_are_known():
-    found = {each.name: each for each in licences.dependencies()}
+    found = {each.name: each for each in licences.find_dependencies()}
     assert {"numpy", "scipy", "numba", "scikit-learn", "pyarrow", "typer", "rich", "safetensors"} <= found.keys()
     assert "llvmlite" in found  # a dependency of a dependency
     assert {each.name for each in found.values() if each.licence == "not said"} == set()

@@ -43,6 +43,7 @@ ONE = Run(threads=1, device="cpu")
 QUICK = {"n_trees": 1, "max_leaf": 8}
 ENOUGH = make_planted_corpus(1000, seed=1)  # a tenth of the documents is enough for calibration
 FEW = make_planted_corpus(990, seed=1)
+MANY = make_planted_corpus(2000, seed=1)  # a twentieth is enough
 TEST = make_planted_corpus(300, seed=2)
 
 
@@ -221,19 +222,17 @@ def test_documents_without_labels_are_ignored():
 
 
 def test_documents_held_out_by_the_method_are_used_and_it_is_trained_once(monkeypatch):
-    monkeypatch.setattr(calibration, "MIN_CALIBRATION_DOCUMENTS", 50)
     counted, fit = [], PDSparse.fit
     monkeypatch.setattr(
         PDSparse, "fit", lambda self, data, *more: counted.append(data.n_docs) or fit(self, data, *more)
     )
-    one, other = (Classifier("pd_sparse", calibrate=on).fit(*ENOUGH, run=ONE).tagger_ for on in (True, False))
-    assert counted == [1000, 1000]
-    assert one.about["scores"]["documents"] == 50
+    one, other = (Classifier("pd_sparse", calibrate=on).fit(*MANY, run=ONE).tagger_ for on in (True, False))
+    assert counted == [2000, 2000]
+    assert one.about["scores"]["documents"] == 100
     assert is_equal(one.model.model, other.model)
 
 
 def test_members_that_hold_documents_out_are_trained_once_and_others_twice(monkeypatch):
-    monkeypatch.setattr(calibration, "MIN_CALIBRATION_DOCUMENTS", 50)
     counted = {PDSparse: [], Parabel: []}
     for kind, sizes in counted.items():
         fit = kind.fit
@@ -243,19 +242,18 @@ def test_members_that_hold_documents_out_are_trained_once_and_others_twice(monke
             lambda self, data, *more, fit=fit, sizes=sizes: sizes.append(data.n_docs) or fit(self, data, *more),
         )
     settings = {"members": ("pd_sparse", "parabel"), "parabel.n_trees": 1, "parabel.max_leaf": 8}
-    one = Classifier("consensus", **settings).fit(*ENOUGH, run=ONE).tagger_
-    assert counted == {PDSparse: [1000], Parabel: [950, 1000]}
-    assert [count_trainings(kind(), 1000) for kind in counted] == [1, 11]
-    other = Classifier("consensus", **settings, calibrate=False).fit(*ENOUGH, run=ONE).tagger_
+    one = Classifier("consensus", **settings).fit(*MANY, run=ONE).tagger_
+    assert counted == {PDSparse: [2000], Parabel: [1900, 2000]}
+    assert [count_trainings(kind(), 2000) for kind in counted] == [1, 11]
+    other = Classifier("consensus", **settings, calibrate=False).fit(*MANY, run=ONE).tagger_
     assert is_equal(one.model.model, other.model)
 
 
-def test_network_is_calibrated_on_its_early_stopping_documents(monkeypatch):
+def test_network_is_calibrated_on_its_early_stopping_documents():
     pytest.importorskip("torch")
-    monkeypatch.setattr(calibration, "MIN_CALIBRATION_DOCUMENTS", 40)
-    settings = method_class("bow_cnn").quick_parameters
-    one, other = (Classifier("bow_cnn", **settings, calibrate=on).fit(*FEW, run=ONE).tagger_ for on in (True, False))
-    assert one.about["scores"]["documents"] == 49
+    settings = method_class("bow_cnn").quick_parameters | {"epochs": 2}
+    one, other = (Classifier("bow_cnn", **settings, calibrate=on).fit(*MANY, run=ONE).tagger_ for on in (True, False))
+    assert one.about["scores"]["documents"] == 100
     tests = one.transform(to_documents(TEST[0]), ONE)
     np.testing.assert_array_equal(
         one.model.model.predict(tests, 5, ONE).scores, other.model.predict(tests, 5, ONE).scores

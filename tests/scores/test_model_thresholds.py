@@ -201,7 +201,7 @@ def test_evaluate_reports_thresholded_metrics_and_a_curve(place, tmp_path):
     picture = ElementTree.parse(tmp_path / "c.svg").getroot()
     assert {"precision", "recall", "F1", "threshold"} <= {each.text for each in picture.iter()}
     (tmp_path / "mine.csv").write_text("my,own\n")
-    refused = {"mine.csv": "is no curve of xmtc", "c.png": "ends with .csv or .svg", "no/c.csv": "is not there"}
+    refused = {"mine.csv": "is not a curve of xmtc", "c.png": "ends with .csv or .svg", "no/c.csv": "is not there"}
     for name, sentence in refused.items():
         done = invoke("evaluate", "model", "test.jsonl", "--curve", tmp_path / name, cwd=place)
         assert done.returncode == 2

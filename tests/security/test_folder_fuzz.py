@@ -63,7 +63,7 @@ def test_hostile_folders_give_one_line_errors(tmp_path: Path) -> None:
         "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS / "campaigns"), str(TESTS / "support")])
     }
     code = "import cases, folders, json\n"
-    code += "outcome = cases.in_this_process(folders.case, 2026, range(400))\n"
+    code += "outcome = cases.run_in_process(folders.case, 2026, range(400))\n"
     code += "print(json.dumps([outcome.n_cases, outcome.n_refused, outcome.findings]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr

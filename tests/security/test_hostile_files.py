@@ -18,8 +18,8 @@ from serving import make_model
 sys.path.insert(0, str(Path(__file__).parent.parent / "campaigns"))
 
 import hostile_files
-from audited import watching
-from hostile_files import page_of, pdf, stream, workbook, zipped
+from audited import watch_access
+from hostile_files import make_page, make_pdf, make_stream, make_workbook, zip_members
 
 from xmtc.core.child_process import CHILD_POOL, ChildPool, TaskLimits
 from xmtc.data import file_streams as files
@@ -39,10 +39,10 @@ from xmtc.server.settings import ServiceLimits as ServiceLimits  # noqa: E402
 from xmtc.server.settings import Settings  # noqa: E402
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the limit on memory is Linux's")
-FAR_CELL = workbook({"A1": "text", "XFD1048576": "x"})
-NO_CELL = workbook({"A1": "text", "ZZZZZZZ99999999": "x"})
+FAR_CELL = make_workbook({"A1": "text", "XFD1048576": "x"})
+NO_CELL = make_workbook({"A1": "text", "ZZZZZZZ99999999": "x"})
 TOO_MUCH = "it needs more than {:,} MiB of memory, or crashes its reader"
-CYCLE = pdf([b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Kids [2 0 R] /Count 1 >>"])
+CYCLE = make_pdf([b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Kids [2 0 R] /Count 1 >>"])
 ATTRIBUTES = b"<p " + b" ".join(b"a%d=1" % i for i in range(6000)) + b">some words"
 REASONS = {
     "no_cell.xlsx": (NO_CELL, "it is damaged (capacity overflow)"),
@@ -87,7 +87,7 @@ class TestService:
         assert upload(client, name, content) == (422, f"The file {kind}: {reason}.")
 
     def test_pdf_bomb_is_rejected(self, client):
-        bomb = pdf(page_of(stream(b"\x78\xda" + hostile_files.deflated(60), "/Filter /FlateDecode")))
+        bomb = make_pdf(make_page(make_stream(b"\x78\xda" + hostile_files.deflate_blocks(60), "/Filter /FlateDecode")))
         status, said = upload(client, "a.pdf", bomb)  # pypdf has a limit of its own
         expected = "The file cannot be read as a document: it cannot be read as PDF"
         assert (status, said.partition(" (")[0]) == (422, expected)
@@ -95,10 +95,11 @@ class TestService:
     @linux
     @pytest.mark.parametrize("declared", [10, 2**31])
     def test_archive_with_false_sizes_is_rejected(self, client, declared):
-        parts = [(name, hostile_files.small(part), len(part)) for name, part in hostile_files.parts("").items()][:-1]
+        contents = list(hostile_files.make_parts("").items())[:-1]
+        parts = [(name, hostile_files.deflate_content(content), len(content)) for name, content in contents]
         begin = hostile_files.SHEET.partition("%s")[0].encode()
-        sheet = ("xl/worksheets/sheet1.xml", hostile_files.deflated(100, begin), declared)
-        found = upload(client, "a.xlsx", hostile_files.zip_of([*parts, sheet]))
+        sheet = ("xl/worksheets/sheet1.xml", hostile_files.deflate_blocks(100, begin), declared)
+        found = upload(client, "a.xlsx", hostile_files.zip_streams([*parts, sheet]))
         assert found == (422, f"The file cannot be processed: {TOO_MUCH.format(1024)}.")
 
     def test_repeated_rows_of_a_spreadsheet_are_limited(self, client):
@@ -120,7 +121,7 @@ class TestService:
         assert said.startswith("file.csv, line 1: the line is longer than 134,217,728 bytes")
 
     def test_compressed_workbook_is_read(self, client):
-        book = gzip.compress(workbook({"A1": "text", "A2": "some words"}))
+        book = gzip.compress(make_workbook({"A1": "text", "A2": "some words"}))
         assert upload(client, "a.xlsx", book) == (200, [{"id": "2", "text": "some words"}])
 
     @pytest.mark.parametrize("format", ["csv", "xlsx"])
@@ -221,7 +222,7 @@ class TestCommand:
         list(
             CHILD_POOL.run("xmtc.data.formats.document_files:parse", ["html", None, None], pages["a"])
         )  # starts the child
-        with watching(tmp_path):
+        with watch_access(tmp_path):
             corpus = open_corpus(tmp_path, fields=Fields(labels=None), labels_required=False, on_error="skip")
             assert [document.id for document in corpus] == ["a", "c"]
         assert corpus.rejects.first_bad_line.reason == "it takes longer than 1 seconds, expected a smaller document"
@@ -259,7 +260,7 @@ def test_slashes_in_a_long_attribute_are_not_counted_as_attributes():
 
 
 def test_archive_of_many_arrays_is_rejected(tmp_path):
-    (tmp_path / "X.npz").write_bytes(zipped({f"{i}.npy": b"" for i in range(17)}))
+    (tmp_path / "X.npz").write_bytes(zip_members({f"{i}.npy": b"" for i in range(17)}))
     with pytest.raises(XmtcError, match=r"X\.npz is not a sparse matrix saved by scipy"):
         list(open_corpus(tmp_path / "X.npz", labels_required=False))
 

@@ -11,8 +11,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "campaigns"))
 
 import hostile_files
-from audited import watching
-from hostile_files import deflated, zip_of, zipped
+from audited import watch_access
+from hostile_files import deflate_blocks, zip_members, zip_streams
 
 from xmtc.core.child_process import ChildTaskError, TaskLimits
 from xmtc.data.corpus import open_corpus
@@ -46,7 +46,7 @@ def word_parts(document: str) -> dict[str, bytes]:
 
 
 def read(path: Path, format: str | None = None) -> list[str]:
-    with watching(path.parent):
+    with watch_access(path.parent):
         return [document.text for document in open_corpus(path, format, labels_required=False, on_error="skip")]
 
 
@@ -87,10 +87,10 @@ def test_deep_xml_ends(tmp_path: Path, format: str) -> None:
 def test_entities_of_a_word_document_are_not_expanded(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("password")
     entities = f'<!DOCTYPE x [<!ENTITY e SYSTEM "{(tmp_path / "secret").as_uri()}"><!ENTITY a "haha">]>'
-    (tmp_path / "a.docx").write_bytes(zipped(word_parts(entities + WORD_BODY % "words &e; &a;")))
+    (tmp_path / "a.docx").write_bytes(zip_members(word_parts(entities + WORD_BODY % "words &e; &a;")))
     found = read_or_refuse(tmp_path / "a.docx")
     assert "password" not in found
-    (tmp_path / "b.docx").write_bytes(zipped(word_parts(WORD_BODY % "words")))
+    (tmp_path / "b.docx").write_bytes(zip_members(word_parts(WORD_BODY % "words")))
     assert read_or_refuse(tmp_path / "b.docx") == "words"
 
 
@@ -99,11 +99,13 @@ def test_entities_of_a_word_document_are_not_expanded(tmp_path: Path) -> None:
 def test_a_word_document_that_unpacks_to_more(tmp_path: Path, declared: int) -> None:
     parts = word_parts("")
     members = [
-        (name, hostile_files.small(part), len(part)) for name, part in parts.items() if name != "word/document.xml"
+        (name, hostile_files.deflate_content(part), len(part))
+        for name, part in parts.items()
+        if name != "word/document.xml"
     ]
     begin = (WORD_BODY % "").partition("</w:t>")[0].encode()
-    members.append(("word/document.xml", deflated(200, begin, b"a"), declared))
-    (tmp_path / "a.docx").write_bytes(zip_of(members))
+    members.append(("word/document.xml", deflate_blocks(200, begin, b"a"), declared))
+    (tmp_path / "a.docx").write_bytes(zip_streams(members))
     message = read_or_refuse(tmp_path / "a.docx")
     assert message.startswith("No document is valid: "), message
 

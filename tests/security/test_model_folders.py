@@ -39,7 +39,7 @@ needs_fifo = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system h
 CALLS: list[str] = []
 
 
-class Touch:
+class ForbiddenClass:
     """Class of an imported module that no model folder may call."""
 
     def __init__(self, **given: Any) -> None:
@@ -81,7 +81,7 @@ def get_error(load: Callable[[Path], Any], folder: Path) -> str:
 
 # --- code execution
 
-HOSTILE = {"method": f"{__name__}:Touch", "parameters": {"args": ["id"]}}
+HOSTILE = {"method": f"{__name__}:ForbiddenClass", "parameters": {"args": ["id"]}}
 
 
 @pytest.mark.parametrize(
@@ -91,12 +91,20 @@ HOSTILE = {"method": f"{__name__}:Touch", "parameters": {"args": ["id"]}}
         ("parameters/n_trees", HOSTILE, f" is damaged: Parabel: n_trees={HOSTILE!r} is invalid; expected"),
         ("views/tfidf/min_df", HOSTILE, f" is damaged: Tfidf: min_df={HOSTILE!r} is invalid; expected"),
         ("views/tfidf/min_df", [HOSTILE], f" is damaged: Tfidf: min_df={[HOSTILE]!r} is invalid; expected"),
-        ("method", f"{__name__}:Touch", f"The method {__name__}:Touch is not defined; import its module first, or"),
+        (
+            "method",
+            f"{__name__}:ForbiddenClass",
+            f"The method {__name__}:ForbiddenClass is not defined; import its module first, or",
+        ),
         ("method", "subprocess:Popen", "The method subprocess:Popen is not defined; import its module first, or"),
         ("method", "xmtc.cli:main", "The method xmtc.cli:main is not defined; import its module first, or"),
         ("parameters", {"seed": -1}, " is damaged: Parabel: seed=-1 is invalid; expected"),
         ("parameters", {"nothing": 1}, " is damaged: Parabel has no parameter 'nothing'"),
-        ("views", {f"{__name__}:Touch": {}}, f"The view {__name__}:Touch is not defined; import its module first, or"),
+        (
+            "views",
+            {f"{__name__}:ForbiddenClass": {}},
+            f"The view {__name__}:ForbiddenClass is not defined; import its module first, or",
+        ),
     ],
 )
 def test_description_cannot_call_code(folder: Path, path: str, value: Any, sentence: str) -> None:
@@ -108,7 +116,7 @@ def test_members_must_be_methods(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(OLD / "consensus", tmp_path / "model"))
     edit(folder, lambda about: place(about, "parameters/members", [HOSTILE, HOSTILE]))
     assert get_error(Classifier.load, folder).startswith(
-        f"The method {__name__}:Touch is not defined; import its module"
+        f"The method {__name__}:ForbiddenClass is not defined; import its module"
     )
     edit(folder, lambda about: place(about, "parameters/members", [{"method": "parabel"}] * 2))
     assert get_error(Classifier.load, folder) == (
@@ -119,7 +127,7 @@ def test_members_must_be_methods(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        f"{__name__}:Touch",
+        f"{__name__}:ForbiddenClass",
         f"{__name__}:HOSTILE",
         "subprocess:Popen",
         "builtins:eval",
@@ -186,7 +194,7 @@ def test_classes_of_a_program_are_found_after_their_definition(tmp_path: Path) -
 
 
 def test_entry_point_must_be_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(xmtc.METHODS, "touch", f"{__name__}:Touch")
+    monkeypatch.setitem(xmtc.METHODS, "touch", f"{__name__}:ForbiddenClass")
     with pytest.raises(
         XmtcError, match=r"^The method touch is not a subclass of Method; fix the package that adds it\.$"
     ):
@@ -236,7 +244,7 @@ def test_form_without_a_type_name_is_rejected(folder: Path, name: Any) -> None:
         ("scores", {"are": [], "because": ""}, "its scores.are is [], expected one of probabilities, raw"),
         ("scores", {"are": "raw"}, "its scores.because is missing"),
         ("package", 7, "its package is 7, expected text"),
-        ("package", "x --index-url=http://evil", "its package is 'x --index-url=http://evil', which is no name of one"),
+        ("package", "x --index-url=http://evil", "its package 'x --index-url=http://evil' is not a valid package name"),
         ("reading", [], "its reading is [], expected an object"),
         ("reading", {"text": True}, "its reading.text is True, expected text"),
         ("reading", {"encoding": 1}, "its reading.encoding is 1, expected text"),

@@ -34,7 +34,7 @@ PREDICT = "/v1/models/m/predict"
 JSON = {"content-type": "application/json"}
 HOST = b"Host: localhost\r\n"
 POST = b"POST /v1/models/m/predict HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
-SECONDS = 1.0  # --max-time
+SECONDS = 1.0  # --time-limit
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def service(folder):
-    with running(folder, "--max-time", f"{SECONDS}s") as service:
+    with running(folder, "--time-limit", f"{SECONDS}s") as service:
         yield service
 
 

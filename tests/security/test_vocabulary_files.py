@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "campaigns"))
 
-from audited import watching
+from audited import watch_access
 
 from xmtc.core.child_process import TaskLimits
 from xmtc.errors import XmtcError
@@ -30,7 +30,7 @@ XML_CONCEPT = '<skos:Concept rdf:about="http://x/1"><skos:prefLabel>%s</skos:pre
 def import_content(folder: Path, name: str, content: str | bytes):
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with watching(folder):
+    with watch_access(folder):
         return import_files([str(path)])
 
 

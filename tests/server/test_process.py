@@ -38,7 +38,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def service(models):
-    with running(models / "m", models / "n", "--max-time", "3s") as service:
+    with running(models / "m", models / "n", "--time-limit", "3s") as service:
         yield service
 
 
@@ -97,7 +97,7 @@ def test_slow_clients_do_not_block_others(service):
         begin = time.monotonic()
         assert predict(service.url, TEXTS[0]).status_code == 200
         assert time.monotonic() - begin < 2
-    ends = [each.recv(1000) for each in slow]  # all end within --max-time
+    ends = [each.recv(1000) for each in slow]  # all end within --time-limit
     assert all(end.startswith(b"HTTP/1.1 408") for end in ends[:100])
     assert ends[100:] == [b""] * 100
     for each in slow:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork") or sys.platform != "linu
 
 
 def test_killed_processes_leave_valid_models() -> None:
-    n_cases, findings = kills.campaign(seed=0, cases=16, networks=False)
+    n_cases, findings = kills.run_campaign(seed=0, cases=16, networks=False)
     assert not findings
     assert n_cases == 16
 
@@ -30,11 +30,11 @@ def careless(new: Path, target: Path) -> bool:
 def test_campaign_detects_a_missing_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which cases meet the moment without a model depends on the Python version; among 60, some do."""
     monkeypatch.setattr(kills.disk, "exchange", careless)
-    findings = kills.campaign(seed=0, cases=60, networks=False)[1]
+    findings = kills.run_campaign(seed=0, cases=60, networks=False)[1]
     assert any("the model does not open" in finding for finding in findings)
 
 
 def test_machine_faults_leave_valid_models() -> None:
-    n_cases, findings = faults.campaign(seed=0, cases=len(faults.FAULTS))
+    n_cases, findings = faults.run_campaign(seed=0, cases=len(faults.FAULTS))
     assert not findings
     assert n_cases == len(faults.FAULTS)

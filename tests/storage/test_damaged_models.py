@@ -142,7 +142,7 @@ def fill_with(array):
         ("labels.table", fill_with, "has no free slot"),
         ("model.trees.0.bias", replace_values(0, np.nan), "model.trees.0.bias holds nan or infinity"),
         ("model.trees.0.scale", replace_values(0, np.inf), "model.trees.0.scale holds nan or infinity"),
-        ("frequencies", replace_values(0, -1), "occurred less than never"),
+        ("frequencies", replace_values(0, -1), "negative label frequency"),
     ],
 )
 def test_arrays_are_checked_before_use(folder, name, change, phrase):

@@ -35,8 +35,8 @@ def make_model(folder: Path, seed: int = 0, named: bool = False) -> Path:
     return folder
 
 
-class Service:
-    """Service process, its port and its log lines."""
+class ServiceProcess:
+    """Process of `xmtc serve`, its port and its log lines."""
 
     def __init__(self, process: subprocess.Popen) -> None:
         self.process, self.lines = process, []
@@ -63,10 +63,10 @@ class Service:
 
 @contextmanager
 def running(*words):
-    """Run `xmtc serve` in a process on a free port; yield a Service."""
+    """Run `xmtc serve` in a process on a free port; yield a ServiceProcess."""
     command = [sys.executable, "-m", "xmtc", "serve", *map(str, words), "--port", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=without_token())
-    service = Service(process)
+    service = ServiceProcess(process)
     try:
         assert service.ready.wait(60), "the service did not start"
         assert process.poll() is None, service.lines

@@ -60,7 +60,7 @@ LETTERS = st.text(st.sampled_from("abcäöß é1_東京ที่中"), max_size=
 
 
 def reference_grams(word: str, shortest: int, longest: int) -> list[str]:
-    """Reference implementation of character n-grams; n-grams that begin with a Han character are shorter."""
+    """Return the expected character n-grams; those that begin with a Han character are shorter."""
     padded = f" {word} "
     result = []
     for begin in range(len(padded)):

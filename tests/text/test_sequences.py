@@ -48,7 +48,7 @@ def reference_words(text: str, max_tokens: int, lowercase: bool = True) -> list[
 def reference_fit(
     texts: list[str], max_words: int, max_tokens: int, lowercase: bool
 ) -> tuple[list[str], list[list[int]]]:
-    """Reference implementation of Words.fit: the vocabulary and the ids of each text."""
+    """Return the vocabulary and the ids of each text, as Words.fit should."""
     split = [reference_words(text, max_tokens, lowercase) for text in texts]
     frequencies = Counter(word for words in split for word in set(words))
     vocabulary = sorted(frequencies, key=lambda word: (-frequencies[word], word.encode()))[:max_words]

@@ -107,12 +107,9 @@ def test_format_is_detected_from_the_content(content, pack, tmp_path):
 
 @pytest.mark.parametrize("content", FORMATS.values(), ids=FORMATS)
 def test_result_is_independent_of_the_block_size(content, tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.text.vector_files.BLOCK_BYTES", 16)
-    monkeypatch.setattr("xmtc.text.vector_files.MAX_WORD_BYTES", 200)
-    monkeypatch.setattr("xmtc.text.vector_files.BLOCK_BYTES", 16)
     stream = io.BufferedReader(io.BytesIO(content[100:]))  # the stream continues at the end of the detected header
     monkeypatch.setattr("xmtc.text.vector_files.read_head", lambda stream, name: content[:100])
-    read = dict(open_vectors(stream, "file").read(lambda word: True))
+    read = dict(open_vectors(stream, "file", block_bytes=16).read(lambda word: True))
     assert {word.decode(): vector.tolist() for word, vector in read.items()} == FILE
 
 

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from xmtc.analysis.report.tables import ReportTable, TableCell
-from xmtc.explain.highlights import escape_text
+from xmtc.explain.html import create_environment
 
 TEMPLATE_FOLDER = Path(__file__).parent / "templates"
 PAGE_STYLE = (TEMPLATE_FOLDER / "page.css").read_text(encoding="utf-8").strip()
@@ -77,24 +76,11 @@ def render_table(table: ReportTable) -> str:
 
 @cache
 def get_environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATE_FOLDER),
-        autoescape=True,
-        finalize=escape_value,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = create_environment(TEMPLATE_FOLDER)
     environment.filters |= {"svg": Markup, "cell": format_cell}
     environment.tests["text_column"] = is_text_column
     environment.globals["max_unfolded_rows"] = MAX_UNFOLDED_ROWS
     return environment
-
-
-def escape_value(value: Any) -> Any:
-    """Escape strings as HTML, including control characters that HTML cannot represent."""
-    return value if isinstance(value, Markup) else Markup(escape_text(str(value)))
 
 
 def format_cell(cell: TableCell) -> str:

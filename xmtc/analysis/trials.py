@@ -241,8 +241,8 @@ def run_on_cluster(context: TrialContext, runs: Sequence[TrainingRun]) -> Iterat
         for path in paths:
             if not os.path.exists(path):
                 raise XmtcError(
-                    f"{path} does not exist on {platform.node()}, a machine of the cluster; put the corpora and --work "
-                    "into folders that all machines share."
+                    f"{path} does not exist on {platform.node()}, a machine of the cluster; put the corpora and "
+                    "--checkpoint into folders that all machines share."
                 )
         with chdir(working_directory):
             return run.compute_result(context)
@@ -357,8 +357,8 @@ def make_corpus_name(path: str) -> str:
 def claim_work_folder(work: Path) -> None:
     """Create a work folder; raise XmtcError if the folder holds something else."""
     if work.exists() and not work.is_dir():
-        raise XmtcError(f"--work {work} is a file; expected a folder.")
+        raise XmtcError(f"--checkpoint {work} is a file; expected a folder.")
     if work.is_dir() and any(work.iterdir()) and not (work / MARKER_FILE).exists():
-        raise XmtcError(f"--work {work} contains other files; choose another folder or empty it.")
+        raise XmtcError(f"--checkpoint {work} contains other files; choose another folder or empty it.")
     work.mkdir(parents=True, exist_ok=True)
     (work / MARKER_FILE).write_text("Trials of xmtc compare or recommend; the folder can be deleted.\n")

@@ -68,17 +68,24 @@ def audit(
         ),
     ] = None,
     method: Annotated[
-        str, typer.Option("-m", "--method", help="Method that checks the labels; `xmtc methods` lists them.")
+        str,
+        typer.Option(
+            "-m", "--method", metavar="NAME", help="Method that checks the labels; `xmtc methods` lists them."
+        ),
     ] = "parabel",
     parameter: Annotated[
         list[str] | None,
-        typer.Option("-p", "--param", metavar="NAME=VALUE", help="Hyper-parameter of the method; repeatable."),
+        typer.Option("-p", "--param", metavar="NAME=VALUE", help="Hyper-parameter of the method (repeatable)."),
     ] = None,
     folds: Annotated[int, typer.Option(help="Number of cross-validation folds.")] = 5,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of scored labels per document.")] = 50,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed of the folds.")] = 0,
     vocab: Annotated[
-        str | None, typer.Option(help="Vocabulary of the labels: folder of `xmtc vocab import`, SKOS file or table.")
+        str | None,
+        typer.Option(
+            metavar="VOCAB",
+            help="Vocabulary of the labels: a folder of `xmtc vocab import`, a SKOS file or a table.",
+        ),
     ] = None,
     language: LanguageOption = None,
     json: Annotated[

@@ -31,12 +31,12 @@ def combine(
             "-o",
             "--output",
             metavar="MODEL",
-            help="Model folder to write; an existing model is replaced.",
-            rich_help_panel="Output",
+            help="Model folder to write; a model in it is replaced.",
         ),
     ],
     rule: Annotated[
-        str, typer.Option(help="Combination of scores: noisy-or (one confident model suffices) or mean.")
+        str,
+        typer.Option(metavar="RULE", help="Combination of scores: noisy-or (one confident model suffices) or mean."),
     ] = "noisy-or",
     valid: Annotated[
         str | None,

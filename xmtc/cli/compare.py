@@ -23,7 +23,7 @@ from xmtc.cli.options import (
     get_saved_reading,
     make_run,
     open_corpus_input,
-    parse_time_budget,
+    parse_time_limit,
     report_rejects,
     select_formatter,
     with_corpus_options,
@@ -71,19 +71,18 @@ def compare(
             "-p",
             "--param",
             metavar="NAME=VALUE",
-            help="Hyper-parameter of all methods that have it, or METHOD.NAME=VALUE for one method; repeatable.",
+            help="Hyper-parameter of all methods that have it, or METHOD.NAME=VALUE for one method (repeatable).",
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of trainings of each method, with seeds 0, 1, 2.")] = 1,
     time_limit: Annotated[
         str | None, typer.Option(metavar="TIME", help="Time limit of each training, such as 90s, 10m or 2h.")
     ] = None,
-    work: Annotated[
+    checkpoint: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR",
-            help="Folder of finished trainings, from which an interrupted comparison resumes; beside the output by "
-            "default.",
+            metavar="FOLDER",
+            help="Checkpoint directory; an interrupted comparison resumes from it. Next to the output by default.",
         ),
     ] = None,
     output: Annotated[
@@ -110,7 +109,7 @@ def compare(
     from xmtc.analysis.compare.json_file import join_comparisons, load_comparisons
     from xmtc.errors import XmtcError
 
-    limit_seconds = None if time_limit is None else parse_time_budget(time_limit)
+    limit_seconds = None if time_limit is None else parse_time_limit(time_limit)
     kind = check_items(items, is_training=bool(train))
     if cluster and kind != METHOD:
         raise XmtcError("--cluster applies to trainings, and only methods are trained; remove it.")
@@ -120,7 +119,7 @@ def compare(
         write = make_writer(output, quiet)
         connect_cluster(cluster)
         n_cpus = threads or 1
-        with open_work_folder(work, output) as folder:
+        with open_checkpoint_folder(checkpoint, output) as folder:
             options = MethodOptions(
                 items,
                 parameter or [],
@@ -361,12 +360,12 @@ def read_and_report_rejects(corpus: Corpus) -> None:
 
 
 @contextmanager
-def open_work_folder(work: Path | None, output: str) -> Iterator[Path]:
-    """Yield the work folder: compare.work beside compare.html; a temporary one for standard output."""
+def open_checkpoint_folder(checkpoint: Path | None, output: str) -> Iterator[Path]:
+    """Yield the checkpoint folder: compare.checkpoint beside compare.html; a temporary one for standard output."""
     from tempfile import TemporaryDirectory
 
-    if work is not None or output != "-":
-        yield work or Path(output).with_suffix(".work")
+    if checkpoint is not None or output != "-":
+        yield checkpoint or Path(output).with_suffix(".checkpoint")
         return
     with TemporaryDirectory(prefix="xmtc-compare-") as folder:
         yield Path(folder)

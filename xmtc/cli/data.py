@@ -30,7 +30,7 @@ app = typer.Typer(
 OutputFormatOption = Annotated[
     str | None,
     typer.Option(
-        "--to",
+        "--format",
         metavar="FORMAT",
         help="Output format: jsonl, csv, tsv, parquet, fasttext, sparse or paired; by default from the extension.",
         rich_help_panel=OUTPUT,
@@ -50,8 +50,8 @@ TargetArgument = Annotated[
 def stats(
     path: CorpusPaths,
     unlabelled: UnlabelledOption = False,
-    reading: CorpusOptions = CorpusOptions(),
     json: JsonOption = False,
+    reading: CorpusOptions = CorpusOptions(),
 ) -> None:
     """Print the sizes of a corpus: documents, features, labels, duplicates, rare labels."""
     from dataclasses import asdict
@@ -76,7 +76,7 @@ app.command()(audit)
 def convert(
     path: CorpusPath,
     target: TargetArgument,
-    to: OutputFormatOption = None,
+    format: OutputFormatOption = None,
     unlabelled: UnlabelledOption = False,
     reading: CorpusOptions = CorpusOptions(),
 ) -> None:
@@ -85,7 +85,7 @@ def convert(
 
     corpus = open_corpus_input(path, reading, labels_required=not unlabelled)
     n_docs = 0
-    with open_corpus_writer(target, to, corpus) as add:
+    with open_corpus_writer(target, format, corpus) as add:
         for document in corpus:
             add(document)
             n_docs += 1
@@ -107,14 +107,14 @@ def split(
         bool, typer.Option("--random", help="Plain random split, in which TEST may have labels that TRAIN has not.")
     ] = False,
     seed: SeedOption = 0,
-    to: OutputFormatOption = None,
+    format: OutputFormatOption = None,
     reading: CorpusOptions = CorpusOptions(),
 ) -> None:
     """Split a corpus at random, with a training document for every label unless --random is given."""
     from xmtc.data.splits import split_corpus
 
     corpus = open_corpus_input(path, reading)
-    parts = split_corpus(corpus, train, test, share, count, seed, to, is_random=random)
+    parts = split_corpus(corpus, train, test, share, count, seed, format, is_random=random)
     echo(f"{parts.n_train:,} documents written to {train}, {parts.n_test:,} to {test}.", err=True)
     if not random:
         echo(
@@ -137,7 +137,7 @@ def language(
     path: CorpusPath,
     target: TargetArgument,
     only: Annotated[str, typer.Option(metavar="CODE", help="Language of the documents to write, such as fi.")],
-    to: OutputFormatOption = None,
+    format: OutputFormatOption = None,
     unlabelled: UnlabelledOption = False,
     reading: CorpusOptions = CorpusOptions(),
 ) -> None:
@@ -150,7 +150,7 @@ def language(
     identify = load_language_identifier(only)
     corpus = open_corpus_input(path, reading, labels_required=not unlabelled)
     counts: Counter[str] = Counter()
-    with open_corpus_writer(target, to, corpus) as add:
+    with open_corpus_writer(target, format, corpus) as add:
         for document in corpus:
             code = identify(document.text)
             counts[code] += 1

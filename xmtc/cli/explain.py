@@ -22,7 +22,7 @@ def explain(
     file: Annotated[
         str | None, typer.Argument(metavar="FILE", help="File with one text, also HTML or PDF; - reads standard input.")
     ] = None,
-    string: Annotated[str | None, typer.Option(metavar="TEXT", help="The text itself, instead of FILE.")] = None,
+    string: Annotated[str | None, typer.Option(metavar="TEXT", help="A single text, instead of FILE.")] = None,
     label: Annotated[
         list[str] | None,
         typer.Option("--label", "-l", metavar="LABEL", help="Label to explain, or its name (repeatable)."),
@@ -110,7 +110,7 @@ def check_page_file(path: str | None, json: bool) -> None:
 
     from xmtc.data.file_streams import STANDARD_STREAM, check_outside_model_folder, open_binary
     from xmtc.errors import XmtcError
-    from xmtc.explain.highlights import GENERATOR_TAG
+    from xmtc.explain.html import GENERATOR_TAG
 
     if path == STANDARD_STREAM and json:
         raise XmtcError("--html - and --json both write to standard output; give one of them, or a file for the page.")
@@ -126,7 +126,7 @@ def check_page_file(path: str | None, json: bool) -> None:
 
 def write_page(path: str, highlights: list[Highlight]) -> None:
     from xmtc.data.file_streams import STANDARD_STREAM, open_output
-    from xmtc.explain.highlights import render_page
+    from xmtc.explain.html import render_page
 
     with open_output(path) as stream:
         stream.write(render_page(highlights).encode("utf-8", "replace"))
@@ -169,7 +169,6 @@ def format_highlight(highlight: Highlight, console: Console) -> str:
     Outside a terminal, the text keeps its control characters.
     """
     from xmtc.errors import escape_controls
-    from xmtc.explain.highlights import list_notes
     from xmtc.explain.terminal import render_terminal
 
     score = "not among the predicted labels" if highlight.score is None else f"{highlight.score:.4f}"
@@ -180,5 +179,5 @@ def format_highlight(highlight: Highlight, console: Console) -> str:
         f"page {page}: {', '.join(f'{escape_controls(piece.text)} {piece.weight:.3g}' for piece in pieces)}\n"
         for page, pieces in highlight.top_words_by_page().items()
     )
-    notes = "".join(f"{escape_controls(note)}\n" for note in list_notes(highlight))
+    notes = "".join(f"{escape_controls(note)}\n" for note in highlight.list_notes())
     return f"{escape_controls(highlight.title)}  {score}\n\n{text.removesuffix(chr(10))}\n\n{words}\n{notes}{pages}"

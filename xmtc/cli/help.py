@@ -7,7 +7,7 @@ from typing import Any
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 INPUT, OUTPUT, PERFORMANCE, ADVANCED = "Input", "Output", "Performance", "Advanced"  # panels of options
-METAVAR_BY_TYPE = {"str": "TEXT", "int": "INT", "int range": "INT", "float": "FLOAT", "float range": "FLOAT"}
+METAVAR_BY_TYPE = {"str": "TEXT", "int": "N", "int range": "N", "float": "FLOAT", "float range": "FLOAT"}
 METAVAR_BY_TYPE |= {"path": "PATH", "list[str]": "TEXT", "bool": ""}
 
 

@@ -96,7 +96,7 @@ def parse_separator(text: str) -> str:
 
 @dataclass(frozen=True)
 class CorpusOptions:
-    """How to read a corpus. Unset options are as for the training corpus of the model, or detected."""
+    """Options of a corpus. Unset ones are as for the training corpus of the model, or detected."""
 
     input_format: Annotated[
         str | None, input_option(metavar="FORMAT", help="Input format; detected from name and content by default.")
@@ -341,19 +341,15 @@ def format_corpus_options(reading: CorpusOptions) -> list[str]:
     return words
 
 
-def parse_time_budget(text: str) -> float:
-    return parse_time("--time-limit", text)
-
-
-def parse_time(option: str, text: str) -> float:
-    """Return the value of an option such as 90s, 30m or 2h in seconds."""
+def parse_time_limit(text: str) -> float:
+    """Return the value of `--time-limit`, such as 90s, 30m or 2h, in seconds."""
     import re
 
     from xmtc.errors import XmtcError
 
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh])", text.strip().lower())
     if match is None or float(match[1]) == 0:
-        raise XmtcError(f"{option} {text} is not a time; expected a number with s, m or h, such as 90s, 10m or 2h.")
+        raise XmtcError(f"--time-limit {text} is not a time; expected a number with s, m or h, such as 90s, 10m or 2h.")
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
@@ -381,6 +377,6 @@ def select_formatter(
         with open(path, "rb") as stream:
             head, (begin, mark) = stream.read(1000), signatures[kind]
         if not head.startswith(begin) or mark not in head:
-            raise XmtcError(f"{path} exists and is no {report_kind} of xmtc; choose another name or move it away.")
+            raise XmtcError(f"{path} exists and is not a {report_kind} of xmtc; choose another name or move it away.")
     check_output_path(path)
     return formatters[kind]

@@ -93,7 +93,7 @@ FormatOption = Annotated[
 WideOption = Annotated[
     bool,
     typer.Option(
-        "--wide", help="One row per document, with columns label_1, score_1, label_2, …", rich_help_panel=OUTPUT
+        "--wide", help="One row per document, with columns label_1, score_1, label_2 and so on.", rich_help_panel=OUTPUT
     ),
 ]
 JoinedOption = Annotated[
@@ -204,7 +204,7 @@ def predict(
 
 @dataclass(frozen=True)
 class PredictOptions:
-    """Which labels to predict."""
+    """Options that select the predicted labels."""
 
     k: int
     threshold: Threshold

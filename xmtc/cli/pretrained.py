@@ -59,7 +59,7 @@ def fetch(name: Annotated[str, typer.Argument(metavar="NAME", help="Name from `x
 @app.command()
 def export(
     encoder: Annotated[str, typer.Argument(metavar="ENCODER", help="Name or folder of an encoder.")],
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
+    output: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to write.")],
     precision: Annotated[
         str, typer.Option(metavar="fp32|fp16|int8", help="Numeric precision of the weights.")
     ] = "fp16",
@@ -79,7 +79,7 @@ def export(
 
 @app.command()
 def join(
-    parts: Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `xmtc pretrained export` wrote.")],
+    parts: Annotated[Path, typer.Argument(metavar="PARTS", help="Folder that `xmtc pretrained export` wrote.")],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Encoder folder to write.")],
 ) -> None:
     """Join the parts of an exported encoder, and verify their checksums."""

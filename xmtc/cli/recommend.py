@@ -16,7 +16,7 @@ from xmtc.cli.options import (
     format_corpus_options,
     format_machine_options,
     open_corpus_input,
-    parse_time_budget,
+    parse_time_limit,
     report_rejects,
     with_corpus_options,
 )
@@ -48,9 +48,9 @@ def recommend(
         str | None,
         typer.Option(metavar="CORPUS", help="Corpus for the evaluation instead of up to 2,000 held-out documents."),
     ] = None,
-    work: Annotated[
+    checkpoint: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder of finished trials, from which an interrupted command resumes."),
+        typer.Option(metavar="FOLDER", help="Checkpoint directory; an interrupted command resumes from its trials."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel="Output")] = False,
     threads: ThreadsOption = 0,
@@ -70,7 +70,7 @@ def recommend(
     from xmtc.cli.vocab import open_vocabulary
     from xmtc.features import FEATURES, TEXTS
 
-    budget = parse_time_budget(time_limit)
+    budget = parse_time_limit(time_limit)
     source = open_corpus_input(corpus, reading, quiet=True)
     content = FEATURES if source.has_features else TEXTS
     if methods is None:
@@ -81,9 +81,10 @@ def recommend(
         open_vocabulary(vocab)  # refuses a wrong one before the trials
         specs = [set_vocabulary(spec, vocab) for spec in specs]
     test_corpus = None if test is None else open_corpus_input(test, replace(reading, rejects=None), quiet=True)
-    with tempfile.TemporaryDirectory(prefix="xmtc-recommend-") if work is None else nullcontext(str(work)) as folder:
-        if work is not None:
-            claim_work_folder(work)
+    temporary = tempfile.TemporaryDirectory(prefix="xmtc-recommend-")
+    with temporary if checkpoint is None else nullcontext(str(checkpoint)) as folder:
+        if checkpoint is not None:
+            claim_work_folder(checkpoint)
         samples = make_samples(source, test_corpus, Path(folder), threads=threads, device=device)
         result = recommend_method(samples, specs, budget, (lambda sentence: None) if quiet else print_status)
     for opened in filter(None, (source, test_corpus)):

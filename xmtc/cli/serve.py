@@ -67,8 +67,8 @@ def serve(
     max_k: Annotated[int, limit_option("Labels per text.")] = 1000,
     max_queue: Annotated[int, limit_option("Texts that wait for a model.")] = 2000,
     max_per_client: Annotated[int, limit_option("Concurrent requests per address; 0: no limit.", min=0)] = 0,
-    max_time: Annotated[
-        str, typer.Option(metavar="TIME", help="Time per request, such as 30s or 1m.", rich_help_panel=LIMITS)
+    time_limit: Annotated[
+        str, typer.Option(metavar="TIME", help="Time limit of a request, such as 30s or 1m.", rich_help_panel=LIMITS)
     ] = "30s",
     max_connections: Annotated[int, limit_option("Concurrent connections.")] = 4000,
     quiet: Annotated[
@@ -76,7 +76,7 @@ def serve(
     ] = False,
 ) -> None:
     """Serve models over HTTP: a JSON API, Annif's API, and a web page."""
-    from xmtc.cli.options import parse_time
+    from xmtc.cli.options import parse_time_limit
     from xmtc.server.settings import ServiceLimits, Settings, parse_models, parse_reports
 
     folders = parse_models(models)
@@ -100,7 +100,7 @@ def serve(
             k=max_k,
             queue=max_queue,
             per_client=max_per_client,
-            seconds=parse_time("--max-time", max_time),
+            seconds=parse_time_limit(time_limit),
             connections=max_connections,
         ),
     )

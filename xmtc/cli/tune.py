@@ -17,7 +17,7 @@ from xmtc.cli.options import (
     ThreadsOption,
     make_run,
     open_corpus_input,
-    parse_time_budget,
+    parse_time_limit,
     report_rejects,
     with_corpus_options,
 )
@@ -34,10 +34,12 @@ PIPE_LINE_CHARACTERS = 1000  # width of tables outside of a terminal, where noth
 @with_corpus_options()
 def tune(
     corpus: CorpusPaths,
-    method: Annotated[str, typer.Option("-m", "--method", help="Method; `xmtc methods` lists them.")] = "parabel",
+    method: Annotated[
+        str, typer.Option("-m", "--method", metavar="NAME", help="Method; `xmtc methods` lists them.")
+    ] = "parabel",
     parameter: Annotated[
         list[str] | None,
-        typer.Option("-p", "--param", metavar="NAME=VALUE", help="Hyper-parameter that is not searched; repeatable."),
+        typer.Option("-p", "--param", metavar="NAME=VALUE", help="Hyper-parameter that is not searched (repeatable)."),
     ] = None,
     search: Annotated[
         list[str] | None,
@@ -45,13 +47,13 @@ def tune(
             "-s",
             "--search",
             metavar="NAME=DOMAIN",
-            help="Domain of a hyper-parameter (low:high, low:high:log or a,b,c); repeatable.",
+            help="Domain of a hyper-parameter (low:high, low:high:log or a,b,c), repeatable.",
         ),
     ] = None,
     valid: Annotated[
         str | None, typer.Option(metavar="CORPUS", help="Validation corpus instead of a held-out 20 % of CORPUS.")
     ] = None,
-    metric: Annotated[str, typer.Option(help="Metric to optimise, for example nDCG@5.")] = "nDCG@5",
+    metric: Annotated[str, typer.Option(metavar="METRIC", help="Metric to optimise, for example nDCG@5.")] = "nDCG@5",
     trials: Annotated[int, typer.Option(min=1, help="Maximum number of trials.")] = 20,
     time_limit: Annotated[
         str | None,
@@ -67,7 +69,6 @@ def tune(
             "--output",
             metavar="MODEL",
             help="Model folder; a model is trained on all documents with the best parameters.",
-            rich_help_panel="Output",
         ),
     ] = None,
     trials_file: Annotated[
@@ -97,7 +98,7 @@ def tune(
     from xmtc.core.hyperparameters import format_cli_value
     from xmtc.data.file_streams import STANDARD_STREAM
 
-    minutes = 0.0 if time_limit is None else parse_time_budget(time_limit) / 60
+    minutes = 0.0 if time_limit is None else parse_time_limit(time_limit) / 60
     run = make_run(threads, quiet, device=device, log_json=log_json, cluster=cluster)
     source = open_corpus_input(corpus, reading, quiet=True)  # the search has one progress bar
     validation = open_corpus_input(valid, replace(reading, rejects=None), quiet=True) if valid else None

@@ -39,7 +39,7 @@ def import_(
         list[str],
         typer.Argument(metavar="FILE... OUT", help="SKOS files or tables, and the vocabulary folder to write."),
     ],
-    format: Annotated[
+    input_format: Annotated[
         str | None,
         typer.Option(metavar="FORMAT", help="turtle, xml, nt, json-ld, tsv or csv; by default from the file name."),
     ] = None,
@@ -62,7 +62,7 @@ def import_(
         raise XmtcError(f"Found only {output}; expected at least one vocabulary file and the folder to write.")
     start = time.perf_counter()
     VOCABULARY_FOLDER.check_target(output)
-    vocabulary = import_files(paths, format, language, hide_progress if quiet else show_progress)
+    vocabulary = import_files(paths, input_format, language, hide_progress if quiet else show_progress)
     vocabulary.save(output)
     if not quiet:
         seconds = time.perf_counter() - start
@@ -185,7 +185,7 @@ def filter(
     clear: Annotated[bool, typer.Option("--clear", help="Remove the filter of the model instead.")] = False,
     output: ModelOutputOption = None,
 ) -> None:
-    """Restrict the labels that a model predicts; replaces a filter that it has.
+    """Restrict the labels that a model predicts; an existing filter is replaced.
 
     Changes MODEL in place unless -o is given.
     """

@@ -85,7 +85,7 @@ class Checkpoint:
 
     @property
     def is_claimed(self) -> bool:
-        """Whether the directory belongs to a training, and may hold pieces of it."""
+        """True if the directory belongs to a training and may hold pieces of it."""
         return self.folder is not None and (self.folder / CLAIM_FILE).exists()
 
     def sub_checkpoint(self, name: str) -> Checkpoint:

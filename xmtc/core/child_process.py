@@ -133,7 +133,7 @@ class Child:
         write_all(self.process.stdin, content)
 
     def try_write(self, kind: bytes, content: bytes = b"") -> bool:
-        """Write a frame; return False if the child has ended, of which its answers tell."""
+        """Write a frame; return False if the child has ended."""
         try:
             self.write(kind, content)
             return True

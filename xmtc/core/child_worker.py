@@ -78,7 +78,7 @@ def read_exactly(stream: IO[bytes], n: int) -> bytes | None:
 
 
 class FrameTooLongError(Exception):
-    """A frame that is longer than it may be, of which only the header has been read."""
+    """Frame above the size limit; only its header has been read."""
 
 
 def read_frame(stream: IO[bytes], max_bytes: int = MAX_FRAME_BYTES) -> tuple[bytes, bytes] | None:
@@ -171,8 +171,8 @@ def execute_task(name: str, request: Any, content: IO[bytes], answer: FrameWrite
     except MemoryError:
         return FAILURE, b""
     except BaseException as error:  # a panic of Rust is no Exception
-        said = " ".join(str(error).split())[:200] or type(error).__name__
-        return FAILURE, json.dumps(f"it is damaged ({said})").encode()
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        return FAILURE, json.dumps(f"it is damaged ({reason})").encode()
 
 
 class FrameWriter:

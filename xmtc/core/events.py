@@ -35,6 +35,18 @@ class Stage:
         Duration; None when the stage begins.
     memory : int, optional
         Peak memory of this process in bytes; None if the system does not report it.
+
+    Examples
+    --------
+    >>> from xmtc import Classifier, Run, Stage
+    >>> titles = []
+    >>> def collect(event):
+    ...     if isinstance(event, Stage) and event.seconds is None:
+    ...         titles.append(event.title)
+    >>> texts, labels = ["red apple", "blue sky"], [["fruit"], ["weather"]]
+    >>> _ = Classifier(min_df=1, calibrate=False).fit(texts, labels, run=Run(callbacks=collect))
+    >>> len(titles) > 1
+    True
     """
 
     title: str
@@ -69,6 +81,13 @@ class Pass:
         Peak memory of this process in bytes; None if the system does not report it.
     gpu_memory : int, optional
         Peak memory of tensors on the GPU in bytes; None on a CPU.
+
+    Examples
+    --------
+    >>> from xmtc import Pass
+    >>> event = Pass("", 2, loss=0.25, rate=0.001, seconds=1.5, metrics={"nDCG@5": 0.5})
+    >>> event.as_json()["pass"], event.as_json()["nDCG@5"]
+    (2, 0.5)
     """
 
     network: str

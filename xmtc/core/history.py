@@ -134,6 +134,14 @@ def plot_history(history: Sequence[Entry], file: str | Path | None = None) -> Fi
     ------
     XmtcError
         If the history is empty, matplotlib is not installed, or the file cannot be written.
+
+    Examples
+    --------
+    >>> from xmtc import plot_history
+    >>> event = {"event": "pass", "network": "", "loss": 1.0, "nDCG@5": 0.5, "seconds": 1}
+    >>> figure = plot_history([event | {"pass": 1}, event | {"pass": 2}])
+    >>> len(figure.axes) > 0
+    True
     """
     if not history:
         raise XmtcError("The history is empty, so there is nothing to plot; train the model with this version.")

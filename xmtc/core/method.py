@@ -45,6 +45,14 @@ class Explanation:
     members : tuple of MemberExplanation
         Explanations by the members of a combination that found the label. Their terms may be of different views; `ids`
         and `weights` are then those of the view with the largest share.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from xmtc import Explanation
+    >>> explanation = Explanation.from_occurrences("words", np.array([3, 5, 3]), np.array([0.5, 0.75, 0.5]))
+    >>> explanation.ids.tolist(), explanation.weights.tolist()
+    ([3, 5], [1.0, 0.75])
     """
 
     view: str
@@ -117,6 +125,16 @@ class Model(Form, ABC):
         Number of labels, which are numbered from 0.
     views : dict of str to int
         Number of features of each view that the model reads.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from xmtc import Dataset
+    >>> from xmtc.methods import DiSMEC
+    >>> data = Dataset.from_matrix(np.eye(2), np.eye(2))
+    >>> model = DiSMEC().fit(data)
+    >>> model.predict(data, k=1).labels.tolist()
+    [[0], [1]]
     """
 
     n_labels: int
@@ -214,7 +232,15 @@ class Method(ParameterSet, ABC):
     """Base class of training methods. A subclass is a frozen dataclass with `param()` fields, named as in its paper.
 
     A subclass implements `_fit`, whose return annotation is its Model class, and sets the class attributes below where
-    the defaults do not hold."""
+    the defaults do not hold. docs/how-to/bring-your-own-method.md has a complete example.
+
+    Examples
+    --------
+    >>> from xmtc.methods import Parabel
+    >>> method = Parabel(n_trees=1)
+    >>> method.n_trees, method.replace(n_trees=2).n_trees
+    (1, 2)
+    """
 
     # Views of a document to train on; a property where they depend on hyper-parameters.
     required_views: ClassVar[tuple[str, ...]] = ("tfidf",)

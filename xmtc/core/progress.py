@@ -122,7 +122,7 @@ class LineSchedule:
 
     @property
     def is_long(self) -> bool:
-        """Whether the work has taken so long that each status is worth a line."""
+        """True if the work has taken so long that each status is printed."""
         return self.is_due or self.wait_seconds > FIRST_LINE_SECONDS
 
     def schedule_next(self) -> None:

@@ -1,4 +1,4 @@
-"""Rankings whose first labels do not depend on the number of labels that is asked for.
+"""Rankings whose first labels do not depend on the number of requested labels.
 
 A model that averages several rankings, such as those of trees, reads only the first labels of each. If it read more of
 them for a larger k, other labels could be first. It therefore reads them in steps: the first labels are ranked by the

@@ -39,10 +39,10 @@ class DocumentedObject(NamedTuple):
     arguments: list[str]
 
 
-def build_demo_documents() -> list[Document]:
+def build_demo_documents(packages: Sequence[str] = PACKAGES) -> list[Document]:
     """Return the documents, ordered by qualified name; the result depends only on the installed packages."""
     objects: dict[str, DocumentedObject] = {}
-    for file, module in find_source_files():
+    for file, module in find_source_files(packages):
         for item in parse_documented_objects(file.read_text(encoding="utf-8", errors="replace"), module):
             if len(item.docstring.split()) >= MIN_WORDS:
                 objects.setdefault(item.name, item)
@@ -60,10 +60,10 @@ def split_demo_documents(
     return list(train), list(test)
 
 
-def find_source_files() -> Iterator[tuple[Path, str]]:
+def find_source_files(packages: Sequence[str] = PACKAGES) -> Iterator[tuple[Path, str]]:
     """Yield Python source files and their module names in a fixed order."""
     roots = [("", sysconfig.get_path("stdlib"))]
-    for package in PACKAGES:
+    for package in packages:
         spec = find_spec(package)
         if spec is not None and spec.submodule_search_locations:
             roots.append((package, spec.submodule_search_locations[0]))

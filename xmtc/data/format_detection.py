@@ -131,7 +131,9 @@ def choose_output_format(path: str, has_features: bool) -> str:
         return "tsv"
     if extension not in FORMAT_BY_EXTENSION:
         target = "Standard output" if path == STANDARD_STREAM else path
-        raise XmtcError(f"{target} does not say which format to write; pass --to, one of {list_writable_formats()}.")
+        raise XmtcError(
+            f"{target} does not say which format to write; pass --format, one of {list_writable_formats()}."
+        )
     return FORMAT_BY_EXTENSION[extension]
 
 

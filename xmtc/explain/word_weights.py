@@ -115,3 +115,8 @@ def sum_by_word(words: Iterable[WordWeight]) -> list[tuple[str, float]]:
     for word in words:
         total[word.word] = total.get(word.word, 0.0) + word.weight
     return sorted(((word, weight) for word, weight in total.items() if weight), key=lambda pair: -pair[1])
+
+
+def format_weight(weight: float) -> str:
+    """Return the weight with a minus sign, which screen readers read, unlike a hyphen."""
+    return f"{weight:.3g}".replace("-", "−")

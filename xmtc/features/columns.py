@@ -52,7 +52,7 @@ class Columns(View):
 
 @dataclass(frozen=True, kw_only=True)
 class FittedColumns(FittedView):
-    """All columns of a corpus."""
+    """View of all columns of a corpus of features."""
 
     input_kind: ClassVar[str] = FEATURES
 

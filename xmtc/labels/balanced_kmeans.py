@@ -26,7 +26,7 @@ DotLabels = Callable[[np.ndarray, np.ndarray], None]  # dot(vector, products), w
 
 
 def split_pieces(lengths: np.ndarray, min_values: int | None = None) -> list[slice]:
-    """Split rows of given lengths into pieces of about equally many values, at least min_values or MIN_PIECE_VALUES."""
+    """Split rows of given lengths into pieces of about equally many values, by default at least MIN_PIECE_VALUES."""
     ends = np.cumsum(lengths, dtype=np.int64)
     n_pieces = int(min(max(ends[-1] // (min_values or MIN_PIECE_VALUES), 1), MAX_PIECES)) if len(ends) else 1
     cuts = np.searchsorted(ends, ends[-1] * np.arange(1, n_pieces) // n_pieces) if n_pieces > 1 else []
@@ -44,18 +44,23 @@ def halve(
 
 
 def split_balanced(
-    V: csr_array, part: np.ndarray, first: int, second: int, parallel_map: MapFunction = map
+    V: csr_array,
+    part: np.ndarray,
+    first: int,
+    second: int,
+    parallel_map: MapFunction = map,
+    min_piece_values: int | None = None,
 ) -> np.ndarray:
     """Return a mask of the positions of `part` in the first cluster. The rows at the positions `first` and `second` are
     the initial centres."""
-    pieces = split_pieces(V.indptr[part + 1] - V.indptr[part])
+    pieces = split_pieces(V.indptr[part + 1] - V.indptr[part], min_piece_values)
     if len(pieces) == 1:
         sums, is_first = np.zeros((2, V.shape[1]), np.float32), np.zeros(len(part), bool)
         split_balanced_rows(V.indptr, V.indices, V.data, part, first, second, sums, is_first)
         return is_first
 
     def add(total: np.ndarray, positions: np.ndarray, factors: np.ndarray) -> None:
-        add_labels(total, V, part[positions], factors, parallel_map)
+        add_labels(total, V, part[positions], factors, parallel_map, min_piece_values)
 
     def dot_all(vector: np.ndarray, products: np.ndarray) -> None:
         by_row = partial(dot_rows, V.indptr, V.indices, V.data)
@@ -190,10 +195,15 @@ def choose_half(keys, buffer, is_first):
 
 
 def add_labels(
-    total: np.ndarray, V: csr_array, labels: np.ndarray, factors: np.ndarray, parallel_map: MapFunction = map
+    total: np.ndarray,
+    V: csr_array,
+    labels: np.ndarray,
+    factors: np.ndarray,
+    parallel_map: MapFunction = map,
+    min_piece_values: int | None = None,
 ) -> None:
     """Add the rows of labels times their factors to `total`, summing each piece first."""
-    pieces = split_pieces(V.indptr[labels + 1] - V.indptr[labels])
+    pieces = split_pieces(V.indptr[labels + 1] - V.indptr[labels], min_piece_values)
 
     def sum_piece(piece: slice) -> np.ndarray:
         piece_sum = np.zeros_like(total) if len(pieces) > 1 else total

@@ -34,7 +34,9 @@ def cluster_labels(
     return tuple(group for group in groups if len(group))
 
 
-def k_means(rows: CompactMatrix, starts: np.ndarray, parallel_map: MapFunction = map) -> np.ndarray:
+def k_means(
+    rows: CompactMatrix, starts: np.ndarray, parallel_map: MapFunction = map, min_piece_values: int | None = None
+) -> np.ndarray:
     """Return the cluster of every row; the rows `starts` are the initial centres.
 
     Threads assign pieces of the rows and update groups of the centres. The matrix of centres has shape (n_features,
@@ -42,7 +44,8 @@ def k_means(rows: CompactMatrix, starts: np.ndarray, parallel_map: MapFunction =
     n_rows, n_clusters = len(rows.indptr) - 1, len(starts)
     cluster, nearness, last = np.zeros(n_rows, np.int64), np.zeros(n_rows, np.float32), -1.0
     centres = np.zeros((len(rows.columns), n_clusters), np.float32)
-    pieces, groups = split_pieces(np.diff(rows.indptr), MIN_PIECE_VALUES), range(0, n_clusters, CLUSTERS_PER_GROUP)
+    pieces = split_pieces(np.diff(rows.indptr), min_piece_values or MIN_PIECE_VALUES)
+    groups = range(0, n_clusters, CLUSTERS_PER_GROUP)
     if len(pieces) == 1:
         eights = np.zeros(-(-len(rows.columns) // 8), np.uint64)
         k_means_single_thread(*rows[:3], starts, centres, eights, eights.view(np.uint8), cluster, nearness)

@@ -25,7 +25,7 @@ SMALL_BLOCK_COST = 1 << 16  # maximum cost of the blocks that are trained in one
 
 @dataclass(frozen=True)
 class TrainingBlock:
-    """Some children of a node that are trained together, and the documents that reach the node."""
+    """Children of a node that are trained together, and the documents that reach the node."""
 
     tree: int
     node: int  # numbered from the root, level by level

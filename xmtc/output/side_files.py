@@ -40,8 +40,8 @@ class SideFiles:
         taken = self.suffix.lower() in LABEL_FILE_EXTENSIONS or self.suffix.lower().endswith(tuple(DOCUMENT_EXTENSIONS))
         if not self.suffix or set("/\\") & set(self.suffix) or taken:
             raise XmtcError(
-                f"--suffix {self.suffix!r} cannot end the names of results: beside a.txt stands a{self.suffix}, which "
-                "would be a document or its labels; expected such as .tags.tsv."
+                f"--suffix {self.suffix!r} cannot end the names of results: the result a{self.suffix} of a.txt would "
+                "be read as a document or its labels; expected such as .tags.tsv."
             )
 
     def path(self, id: str) -> Path:

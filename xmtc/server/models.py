@@ -112,7 +112,7 @@ class LoadedModel:
 
     @cached_property
     def label_names(self) -> list[tuple[str, ...]]:
-        """All names of each label, starting with the label itself."""
+        """Names of each label, the label itself first."""
         tagger = self.tagger
         labels: list[str] = list(tagger.labels.words())
         if tagger.concepts is None:

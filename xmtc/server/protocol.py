@@ -72,7 +72,7 @@ class Timeouts:
         super().connection_lost(exc)  # type: ignore[misc]
 
     def notify_requests(self) -> None:
-        """Tell the application that the client has disconnected."""
+        """Notify the application that the client has disconnected."""
         for cycle in self.unanswered_cycles:
             cycle.disconnected = True
             cycle.message_event.set()

@@ -16,7 +16,20 @@ SCALAR_TYPES = (bool, int, float, str)
 class Form:
     """Base class of everything that is saved in a model folder; loading creates instances of its subclasses only.
 
-    A subclass is a dataclass. Loading validates the types of all fields, and `check` their values."""
+    A subclass is a dataclass. Loading validates the types of all fields, and `check` their values.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from xmtc import Form, array
+    >>> @dataclass(frozen=True)
+    ... class Centres(Form):
+    ...     n_docs: int
+    ...     values: np.ndarray = array(np.float32, ndim=2)
+    >>> Centres(7, np.zeros((2, 3), np.float32))
+    Centres(n_docs=7, values=<float32 (2, 3)>)
+    """
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

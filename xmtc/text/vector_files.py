@@ -50,16 +50,16 @@ class VectorFile:
     read: Callable[[WordFilter], VectorStream]
 
 
-def open_vectors(stream: BufferedReader[Any], name: str) -> VectorFile:
+def open_vectors(stream: BufferedReader[Any], name: str, block_bytes: int = BLOCK_BYTES) -> VectorFile:
     """Detect the format from the first bytes and return the open file."""
     head = read_head(stream, name)
     if head.startswith(FASTTEXT_MAGIC):
-        return open_fasttext_model(Cursor(stream, name, head))
+        return open_fasttext_model(Cursor(stream, name, head, block_bytes))
     if re.match(rb'\s*\{\s*"', head):
-        return open_wink_json(Cursor(stream, name, head))
+        return open_wink_json(Cursor(stream, name, head, block_bytes))
     header = WORD2VEC_HEADER_PATTERN.match(head)
     if header and is_binary(head[header.end() :]):
-        return open_word2vec_binary(Cursor(stream, name, head), int(header[1]), int(header[2]))
+        return open_word2vec_binary(Cursor(stream, name, head, block_bytes), int(header[1]), int(header[2]))
     return open_text_vectors(stream, name, head, header)
 
 
@@ -87,8 +87,8 @@ def is_binary(sample: bytes) -> bool:
 class Cursor:
     """Buffered reader of a binary stream that knows its position for error messages."""
 
-    def __init__(self, stream: IO[bytes], name: str, head: bytes = b"") -> None:
-        self.stream, self.name = stream, name
+    def __init__(self, stream: IO[bytes], name: str, head: bytes = b"", block_bytes: int = BLOCK_BYTES) -> None:
+        self.stream, self.name, self.block_bytes = stream, name, block_bytes
         self.buffer, self.position, self.buffer_offset = head, 0, 0  # the head is already read from the stream
 
     def damage_error(self, problem: str) -> XmtcError:
@@ -97,7 +97,7 @@ class Cursor:
     def fill(self) -> bool:
         """Read the next block; return False at the end of the stream."""
         try:
-            more = self.stream.read(BLOCK_BYTES)
+            more = self.stream.read(self.block_bytes)
         except STREAM_ERRORS as error:
             raise self.damage_error(f"the data after this is damaged or ends too early ({error})") from None
         self.buffer_offset += self.position
@@ -251,7 +251,7 @@ def read_wink_entries(cursor: Cursor, d: int, wanted: WordFilter) -> VectorStrea
     after = b","
     while after == b",":
         while not (entry := JSON_ENTRY.match(cursor.buffer, cursor.position)):
-            if len(cursor.buffer) - cursor.position > BLOCK_BYTES + MAX_WORD_BYTES or not cursor.fill():
+            if len(cursor.buffer) - cursor.position > cursor.block_bytes + MAX_WORD_BYTES or not cursor.fill():
                 raise cursor.damage_error('expected "word": [numbers] in a complete JSON file')
         word = json.loads(b'"%b"' % entry[1]).encode("utf-8", "replace") if b"\\" in entry[1] else entry[1]
         if wanted(word):
@@ -348,7 +348,7 @@ def sum_word_rows(cursor: Cursor, d: int, n_words: int, owners: np.ndarray, rows
             f"the model has {n_rows} rows of {n_columns} values, expected more rows of {d} values"
         )
     sums = np.zeros((n_words, d), np.float32)
-    n_block = max(1, BLOCK_BYTES // (4 * d))
+    n_block = max(1, cursor.block_bytes // (4 * d))
     for first in range(0, n_rows, n_block):
         n = min(n_block, n_rows - first)
         block = np.frombuffer(cursor.read_exactly(4 * d * n), "<f4").reshape(n, d)

@@ -108,7 +108,20 @@ def check_offsets(ends: np.ndarray, n: int, size: int) -> None:
 class Vocabulary(Form):
     """Concepts with names, notations, hierarchy, groups and replacements.
 
-    `Vocabulary.load(folder)` opens a vocabulary folder; `xmtc.vocabulary.import_files` imports files."""
+    `Vocabulary.load(folder)` opens a vocabulary folder; `xmtc.vocabulary.import_files` imports files.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from xmtc.vocabulary import import_files
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = Path(folder, "animals-en.tsv")
+    ...     _ = table.write_text("c1\\tcats\\nc2\\tdogs\\n")
+    ...     vocabulary = import_files([str(table)])
+    >>> vocabulary.uri(vocabulary.find("cats"))
+    'c1'
+    """
 
     uris: StringIndex  # URIs or ids of the concepts, as in their source
     languages: tuple[str, ...]  # codes, by descending number of names; "" for names without a language
@@ -297,7 +310,13 @@ class Vocabulary(Form):
             raise ValueError("its hashes point beyond its concepts")
 
     def save(self, folder: str | Path) -> None:
-        """Write a vocabulary folder, replacing an existing one; raise an XmtcError if the path holds anything else."""
+        """Write a vocabulary folder.
+
+        Parameters
+        ----------
+        folder
+            Folder to write. A vocabulary in it is replaced; a folder with anything else is refused.
+        """
         VOCABULARY_FOLDER.save(folder, self.about(), {"vocabulary": self})
 
     def about(self) -> dict[str, Any]:
@@ -305,7 +324,20 @@ class Vocabulary(Form):
 
     @classmethod
     def load(cls, folder: str | Path, verify: bool = False) -> Vocabulary:
-        """Open a vocabulary folder with memory-mapped arrays."""
+        """Open a vocabulary folder with memory-mapped arrays.
+
+        Parameters
+        ----------
+        folder
+            Vocabulary folder.
+        verify
+            Read every byte and compare checksums.
+
+        Returns
+        -------
+        Vocabulary
+            The vocabulary.
+        """
         _, parts = VOCABULARY_FOLDER.load(folder, verify)
         vocabulary = parts.get("vocabulary")
         if not isinstance(vocabulary, cls):

@@ -51,7 +51,7 @@ def find_duplicate_labels(
 
 
 def pair_same_names(concepts: LabelConcepts | None) -> Iterator[tuple[int, int]]:
-    """Labels that stand for one concept, or for concepts that have a name in common in one language."""
+    """Yield labels that stand for one concept, or for concepts that have a name in common in one language."""
     if concepts is None:
         return
     keys = (

@@ -38,7 +38,7 @@ def check_curve_file(path: str) -> str:
     if Path(path).is_file() and Path(path).stat().st_size:
         with open(path, "rb") as stream:
             if not stream.read(200).startswith(CURVE_FILE_PREFIXES[format].encode()):
-                raise XmtcError(f"{path} exists and is no curve of xmtc; choose another name or move it away.")
+                raise XmtcError(f"{path} exists and is not a curve of xmtc; choose another name or move it away.")
     check_output_path(path)
     return format
 

@@ -226,8 +226,8 @@ def iter_trials(evaluator: TrialEvaluator, pipeline: Pipeline, space: Space, goa
     distributions = {name: as_optuna_distribution(domain) for name, domain in space.items()}
     finished: dict[tuple, TuningTrial] = {}
     for n_before in range(0, goal.trials, goal.at_once):
-        asked = [study.ask(distributions) for _ in range(min(goal.at_once, goal.trials - n_before))]
-        proposals = [{name: round_value(space[name], x) for name, x in each.params.items()} for each in asked]
+        optuna_trials = [study.ask(distributions) for _ in range(min(goal.at_once, goal.trials - n_before))]
+        proposals = [{name: round_value(space[name], x) for name, x in each.params.items()} for each in optuna_trials]
         keys = [tuple(parameters[name] for name in space) for parameters in proposals]
         missing = {key: parameters for key, parameters in zip(keys, proposals, strict=True) if key not in finished}
         trials = evaluator.run_trials(len(finished) + 1, pipeline, list(missing.values()))
@@ -235,7 +235,7 @@ def iter_trials(evaluator: TrialEvaluator, pipeline: Pipeline, space: Space, goa
             if key not in finished:
                 finished[key] = next(trials)
             yield finished[key]
-        for each, key in zip(asked, keys, strict=True):
+        for each, key in zip(optuna_trials, keys, strict=True):
             study.tell(each, goal.goodness(finished[key]))
 
 

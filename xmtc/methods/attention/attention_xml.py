@@ -9,7 +9,7 @@ per node (Algorithm 1) has one network per level; a level scores only the childr
 above (training: Algorithm 3, prediction: Algorithm 4).
 
 Where the papers are silent, this module follows the authors' code: dropout of words and states, gradient clipping
-relative to recent norms, and averaged weights, of which the best by nDCG@5 are kept.
+relative to recent norms, and averaged weights. The weights with the best nDCG@5 are kept.
 
 Differences from the papers by default; a preset removes them:
 
@@ -48,7 +48,17 @@ MAX_FLAT_LABELS = 20_000  # maximum number of nodes in the first level; each has
 
 @dataclass(frozen=True)
 class AttentionXML(RecurrentMethod):
-    """Bidirectional LSTM with one attention per label (You et al., NeurIPS 2019)."""
+    """Bidirectional LSTM with one attention per label (You et al., NeurIPS 2019).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import AttentionXML
+    >>> texts, labels = ["cats purr softly", "dogs bark loudly"] * 30, [["cat"], ["dog"]] * 30
+    >>> method = AttentionXML(**AttentionXML.quick_parameters)
+    >>> Classifier(method, calibrate=False).fit(texts, labels).predict(["dogs bark"], k=1)
+    [['dog']]
+    """
 
     presets: ClassVar[Presets] = ATTENTION_XML_PRESETS
     quick_parameters: ClassVar[dict[str, Any]] = {

@@ -99,9 +99,9 @@ class RecurrentMethod(WordNetworkMethod):
         """Return the label tree, built from the training documents."""
 
     def check_paper_vectors(self) -> None:
-        """Raise an error for a preset without word vectors, unless random vectors are asked for by their length.
+        """Raise an error for a preset without word vectors, unless the length of random vectors is set.
 
-        Not a check of the constructor, because models that were trained without must load.
+        The constructor does not check this, because models that were trained without vectors must load.
         """
         preset, are_random = (
             getattr(self, "preset", ""),

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, relu
 
-from xmtc.nn.attention import cast_for_autocast, compute_label_attention, make_padding_bias
 from xmtc.nn.batches import TokenBatch
 from xmtc.nn.devices import get_device_limit, get_network_device, mixed_precision
+from xmtc.nn.layers import cast_for_autocast, compute_label_attention, make_padding_bias
 from xmtc.nn.lstm import RecurrentEncoder
 from xmtc.nn.network import LabelNetwork
 

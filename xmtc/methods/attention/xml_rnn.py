@@ -20,7 +20,17 @@ from xmtc.methods.attention.presets import XML_RNN_PRESETS
 
 @dataclass(frozen=True)
 class XMLRNN(RecurrentMethod):
-    """Bidirectional LSTM with max pooling (the baseline of You et al., 2018)."""
+    """Bidirectional LSTM with max pooling (the baseline of You et al., 2018).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import XMLRNN
+    >>> texts, labels = ["cats purr softly", "dogs bark loudly"] * 30, [["cat"], ["dog"]] * 30
+    >>> method = XMLRNN(**XMLRNN.quick_parameters)
+    >>> Classifier(method, calibrate=False).fit(texts, labels).predict(["dogs bark"], k=1)
+    [['dog']]
+    """
 
     presets: ClassVar[Presets] = XML_RNN_PRESETS
     quick_parameters: ClassVar[dict[str, Any]] = {

@@ -15,7 +15,17 @@ from xmtc.methods.autoencoder.rank_ae import BCE, LOSSES, RankAE
 
 @dataclass(frozen=True)
 class BCEAE(RankAE):
-    """Rank-AE with binary cross-entropy (the baseline of Wang et al., NAACL 2019)."""
+    """Rank-AE with binary cross-entropy (the baseline of Wang et al., NAACL 2019).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import BCEAE
+    >>> texts, labels = ["cats purr softly", "dogs bark loudly"] * 30, [["cat"], ["dog"]] * 30
+    >>> method = BCEAE(**BCEAE.quick_parameters)
+    >>> Classifier(method, calibrate=False).fit(texts, labels).predict(["dogs bark"], k=1)
+    [['dog']]
+    """
 
     balance: float = param(
         0.05,

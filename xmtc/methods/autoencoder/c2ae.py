@@ -40,7 +40,17 @@ from xmtc.nn.training import HELD_OUT_HELP
 
 @dataclass(frozen=True)
 class C2AE(LabelAutoencoder):
-    """Canonical-correlated autoencoder of labels (Yeh et al., AAAI 2017)."""
+    """Canonical-correlated autoencoder of labels (Yeh et al., AAAI 2017).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import C2AE
+    >>> texts, labels = ["cats purr softly", "dogs bark loudly"] * 30, [["cat"], ["dog"]] * 30
+    >>> method = C2AE(**C2AE.quick_parameters)
+    >>> Classifier(method, calibrate=False).fit(texts, labels).predict(["dogs bark"], k=1)
+    [['dog']]
+    """
 
     quick_parameters: ClassVar[dict[str, Any]] = {"layer": 256, "batch": 32, "epochs": 25, "rate": 0.003}
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding_bag, leaky_relu, relu
 
-from xmtc.nn.batch_norm import BatchNorm
 from xmtc.nn.batches import BagBatch, TokenBatch
 from xmtc.nn.devices import get_device_limit, get_network_device
+from xmtc.nn.layers import BatchNorm
 from xmtc.nn.lstm import RecurrentEncoder
 from xmtc.nn.network import LabelNetwork
 from xmtc.nn.output_losses import Loss, PositiveLabels, compute_output_loss

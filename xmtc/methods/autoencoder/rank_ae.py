@@ -48,7 +48,17 @@ POOLINGS = MEAN, SUM = "mean", "sum"
 
 @dataclass(frozen=True)
 class RankAE(LabelAutoencoder):
-    """Autoencoder of labels with a ranking loss and channel attention (Wang et al., NAACL 2019)."""
+    """Autoencoder of labels with a ranking loss and channel attention (Wang et al., NAACL 2019).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import RankAE
+    >>> texts, labels = ["cats purr softly", "dogs bark loudly"] * 30, [["cat"], ["dog"]] * 30
+    >>> method = RankAE(**RankAE.quick_parameters)
+    >>> Classifier(method, calibrate=False).fit(texts, labels).predict(["dogs bark"], k=1)
+    [['dog']]
+    """
 
     presets: ClassVar[Presets] = PRESETS
     quick_parameters: ClassVar[dict[str, Any]] = {

@@ -7,7 +7,7 @@ The convolution of a region's bag of words is the sum of the weight rows of its 
 Differences from the paper:
 
 - The loss is binary cross-entropy, summed over labels, instead of the square loss.
-- Training uses Adam and averaged weights, of which the best by nDCG@5 are kept, instead of SGD with momentum.
+- Training uses Adam and averaged weights instead of SGD with momentum, and keeps the weights with the best nDCG@5.
 - Regions start at words of the text and may extend beyond its end; the paper also has regions that start before it.
 - Dropout is also applied to the word rows.
 - Output biases start at the log-odds of the labels.
@@ -103,7 +103,17 @@ class BowCNNDesign(ConvolutionalDesign):
 
 @dataclass(frozen=True)
 class BowCNN(ConvolutionalMethod):
-    """Convolution over bag-of-words regions (Johnson and Zhang, NAACL 2015)."""
+    """Convolution over bag-of-words regions (Johnson and Zhang, NAACL 2015).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import BowCNN
+    >>> texts, labels = ["cats purr softly", "dogs bark loudly"] * 30, [["cat"], ["dog"]] * 30
+    >>> method = BowCNN(**BowCNN.quick_parameters)
+    >>> Classifier(method, calibrate=False).fit(texts, labels).predict(["dogs bark"], k=1)
+    [['dog']]
+    """
 
     quick_parameters: ClassVar[dict[str, Any]] = {
         "maps": 64, "region": 3, "stride": 1, "chunks": 2, "batch": 16, "epochs": 8, "rate": 0.01, "average_from": 4,

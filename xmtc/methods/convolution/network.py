@@ -9,10 +9,10 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from xmtc.nn.batch_norm import BatchNorm
 from xmtc.nn.batches import TokenBatch, TokenLoader
 from xmtc.nn.devices import get_device_limit, get_network_device, mixed_precision
 from xmtc.nn.label_clusters import compute_label_log_odds
+from xmtc.nn.layers import BatchNorm
 from xmtc.nn.network import LabelNetwork
 from xmtc.nn.output_losses import CrossEntropyLoss, PositiveLabels, compute_output_loss
 

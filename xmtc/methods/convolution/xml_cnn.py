@@ -31,9 +31,9 @@ from xmtc.errors import XmtcError
 from xmtc.methods.convolution.base import ConvolutionalMethod
 from xmtc.methods.convolution.model import VIEW, ConvolutionalDesign
 from xmtc.methods.convolution.network import ConvolutionalNetwork, max_pool_chunks
-from xmtc.nn.batch_norm import BatchNorm
 from xmtc.nn.batches import TokenBatch
 from xmtc.nn.initial_vectors import load_token_vectors
+from xmtc.nn.layers import BatchNorm
 from xmtc.nn.network import check_positive
 
 
@@ -87,7 +87,17 @@ PRESETS: Presets = {"small": SMALL_DATASET_SETTINGS, "large": SMALL_DATASET_SETT
 
 @dataclass(frozen=True)
 class XMLCNN(ConvolutionalMethod):
-    """Convolution filters over word vectors with dynamic max pooling (Liu et al., SIGIR 2017)."""
+    """Convolution filters over word vectors with dynamic max pooling (Liu et al., SIGIR 2017).
+
+    Examples
+    --------
+    >>> from xmtc import Classifier
+    >>> from xmtc.methods import XMLCNN
+    >>> texts, labels = ["cats purr softly", "dogs bark loudly"] * 30, [["cat"], ["dog"]] * 30
+    >>> method = XMLCNN(**XMLCNN.quick_parameters)
+    >>> Classifier(method, calibrate=False).fit(texts, labels).predict(["dogs bark"], k=1)
+    [['dog']]
+    """
 
     presets: ClassVar[Presets] = PRESETS
     quick_parameters: ClassVar[dict[str, Any]] = {

@@ -149,8 +149,8 @@ def fit_isotonic_curve(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the knots (scores) and values (probabilities) of an isotonic regression of hits on scores.
 
-    The highest value promises no more than its labels show (`shrink_top`). `weights` are weights of the documents.
-    Without any prediction the curve is the identity.
+    `shrink_top` lowers the highest value to the share of correct labels that the data support. `weights` are weights
+    of the documents. Without any prediction the curve is the identity.
     """
     from sklearn.isotonic import IsotonicRegression  # imported here, because prediction does not need it
 

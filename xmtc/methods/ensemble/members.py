@@ -41,7 +41,7 @@ class CombinedMethod(Method):
     @property
     @abstractmethod
     def calibrated(self) -> bool:
-        """Whether held-out documents calibrate the combined score."""
+        """True if held-out documents calibrate the combined score."""
 
     @property
     def required_views(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -57,7 +57,7 @@ class CombinedMethod(Method):
 
     @property
     def has_weight_support(self) -> bool:  # type: ignore[override]
-        """Whether all members support weights; calibration does not."""
+        """True if all members support weights; calibration does not."""
         return all(member.has_weight_support for member in self.members) and not self.calibrated
 
     @property

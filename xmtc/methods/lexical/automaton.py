@@ -137,7 +137,7 @@ class AhoCorasickAutomaton(Form):
 
 
 def list_node_labels(nodes: np.ndarray, names: LabelNames, n_nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return offsets, the labels of which each node is a name, and whether it is the preferred name."""
+    """Return offsets, the labels that each node names, and whether the name is the preferred one."""
     order = np.lexsort((~names.preferred, names.labels, nodes))
     order = order[nodes[order] != ROOT]
     owners, labels = nodes[order], names.labels[order]

@@ -111,7 +111,15 @@ PRESETS: Presets = {
 
 @dataclass(frozen=True)
 class APLCXLNet(Method):
-    """Fine-tuned transformer with label clusters by frequency (Ye et al., ICML 2020)."""
+    """Fine-tuned transformer with label clusters by frequency (Ye et al., ICML 2020).
+
+    Examples
+    --------
+    >>> from xmtc.methods import APLCXLNet
+    >>> method = APLCXLNet(proportions=(0.7, 0.2, 0.1))
+    >>> method.cluster_shares
+    (0.7, 0.2, 0.1)
+    """
 
     required_views: ClassVar[tuple[str, ...]] = (VIEW,)
     presets: ClassVar[Presets] = PRESETS

@@ -12,9 +12,9 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
-from xmtc.nn.attention import cast_for_autocast, compute_label_attention
 from xmtc.nn.batches import round_up_length
 from xmtc.nn.label_clusters import ClusterLayout, compute_label_log_odds, cross_entropy, move_pairs
+from xmtc.nn.layers import cast_for_autocast, compute_label_attention
 
 ATTENTION_INIT_RANGE = 0.1  # large enough that labels attend to different subwords from the start
 
