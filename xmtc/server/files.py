@@ -123,7 +123,7 @@ def remove_path(message: str, path: Path, suffix: str) -> str:
 
 
 def read_file(path: Path, kind: str, column: str | None, remembered: str | None, layout: Layout) -> dict[str, Any]:
-    """Return the documents of a file, its columns, the column of the texts, a note, and the encoding unless it is UTF-8.
+    """Return the documents of a file, its columns, the column of the texts, a note, and the encoding if not UTF-8.
 
     `remembered` is the name of the text field of the training corpus.
     """
