@@ -210,6 +210,21 @@ def test_files_of_one_document_are_tagged(page, tmp_path):
     assert not page.locator("#back").is_visible()
 
 
+def test_assumed_encoding_is_shown_and_can_be_changed(page, tmp_path):
+    text = f"{GARDEN_TEXT} Tämä löytyy myös äidin pöydältä."
+    (tmp_path / "note.txt").write_bytes(text.encode("cp1252"))
+    page.set_input_files("#file", tmp_path / "note.txt")
+    page.wait_for_selector("#tags > li")
+    assert page.input_value("#text") == text
+    assert "is read as windows-1252 (Tämä, löytyy, myös)" in page.locator("#read-as").inner_text()
+    page.get_by_label("Encoding").select_option("mac-roman")
+    expect(page.locator("#text")).to_have_value(text.encode("cp1252").decode("mac-roman"))
+    page.get_by_label("Encoding").select_option("windows-1252")
+    expect(page.locator("#text")).to_have_value(text)
+    page.click("#clear")
+    assert not page.locator("#read-as").is_visible()
+
+
 def test_several_files_are_tagged(page, tmp_path):
     for topic in ("music", "law"):
         (tmp_path / f"{topic}.txt").write_text(TOPICS[topic][2])

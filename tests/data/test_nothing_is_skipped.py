@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -84,3 +85,16 @@ def test_a_bad_object_of_an_array_is_named(tmp_path: Path) -> None:
     with pytest.raises(XmtcError, match="object 2: the field 'text' is the number 1"):
         read(tmp_path / "a.json")
     assert read(tmp_path / "a.json", on_error="skip") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "tag"), [("<p>a</p>", "<p>"), ('b <A href="x">c</A>', '<A href="x">'), ("a<b, c>d", "")]
+)
+def test_html_in_cells_is_reported(tmp_path: Path, text: str, tag: str) -> None:
+    rows = [["text", "labels"], *([text if number % 5 == 0 else "plain", "x"] for number in range(20))]
+    with (tmp_path / "c.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    heard: list[str] = []
+    assert len(list(open_corpus(tmp_path / "c.csv", labels_required=False, notifier=Notifier(heard.append)))) == 20
+    assert len(heard) == (tag != "")
+    assert not tag or f"4 of the first 20 texts contain HTML, such as {tag!r}" in heard[0]

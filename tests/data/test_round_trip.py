@@ -69,9 +69,9 @@ def test_several_label_columns_of_a_table(tmp_path: Path) -> None:
         read(tmp_path / "c.csv", fields=Fields(labels="subject,colour"))
 
 
-@pytest.mark.parametrize("name", ["p.csv", "p.xlsx", "p.parquet"])
+@pytest.mark.parametrize("name", ["p.csv", "p.xlsx", "p.parquet", "p.jsonl", "joined.csv"])
 def test_predictions_without_texts_say_how_to_write_them(tmp_path: Path, name: str) -> None:
-    write_predictions(tmp_path / name, text="title")
+    write_predictions(tmp_path / name, text="title", joined=name.startswith("joined"))
     with pytest.raises(XmtcError, match="--keep text"):
         read(tmp_path / name)
 

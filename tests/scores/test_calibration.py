@@ -35,7 +35,7 @@ from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.methods.one_vs_all.pd_sparse import PDSparse
 from xmtc.pipeline import Pipeline
 from xmtc.scores import calibration
-from xmtc.scores.calibration import Calibration, choose_folds, count_trainings
+from xmtc.scores.calibration import Calibration, choose_folds, count_trainings, describe_calibration
 from xmtc.storage.form import is_equal
 from xmtc.tagger import Tagger
 
@@ -128,6 +128,15 @@ def test_model_is_trained_on_all_documents_and_ranking_is_kept(train_calibrated,
     np.testing.assert_array_equal(one.labels, other.labels)
     assert (np.diff(one.scores, axis=1) <= 0).all()
     assert train_uncalibrated.tagger_.about["scores"] == {"are": "raw", "because": "calibrate=false"}
+
+
+def test_training_says_how_many_further_trainings_calibrate(train_calibrated):
+    reason = train_calibrated.tagger_.about["scores"]["because"]
+    assert reason == "calibrated on 1,000 held-out documents with 10 further trainings"
+    assert describe_calibration(300, "held-out ", 1) == (
+        "calibrated on 300 held-out documents with 1 further training; with fewer than 1,000, probabilities are rough "
+        "estimates"
+    )
 
 
 def test_model_with_too_few_documents_is_not_calibrated():

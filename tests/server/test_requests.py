@@ -246,6 +246,29 @@ def test_texts_and_tables_are_read(client):
     assert page.status_code in (200, 422)  # 422 without the extra `documents`
 
 
+def test_encoding_is_returned_and_can_be_set(client):
+    text = "Tämä löytyy myös äidin pöydältä"
+    found = sent(client, "t.txt", text.encode("cp1252")).json()
+    assert (found["documents"][0]["text"], found["encoding"]) == (text, "windows-1252")
+    assert "file.txt is read as windows-1252" in found["note"]
+    mac = sent(client, "t.txt", text.encode("cp1252"), encoding="mac-roman").json()
+    assert (mac["documents"][0]["text"], mac["encoding"]) == (text.encode("cp1252").decode("mac-roman"), "mac-roman")
+    table = f"id;text\n1;{text}\n".encode("cp850")
+    assert sent(client, "t.csv", table, encoding="cp850").json()["documents"][0]["text"] == text
+    assert sent(client, "t.txt", text.encode()).json()["encoding"] is None
+    assert "no encoding 'x'" in message(sent(client, "t.txt", b"a", encoding="x"))
+
+
+def test_word_documents_are_read(client):
+    docx = pytest.importorskip("docx")
+    document, stream = docx.Document(), io.BytesIO()
+    document.add_paragraph("Lintuja ja kukkia")
+    document.save(stream)
+    assert sent(client, "Kirje.docx", stream.getvalue()).json()["documents"] == [
+        {"id": "Kirje", "text": "Lintuja ja kukkia"}
+    ]
+
+
 def test_bad_rows_are_skipped_and_reported(client):
     found = sent(client, "t.csv", b"id,text\n1,fine\n2,too,many\n3,fine too\n").json()
     assert [each["id"] for each in found["documents"]] == ["1", "3"]
@@ -255,7 +278,8 @@ def test_bad_rows_are_skipped_and_reported(client):
 @pytest.mark.parametrize(
     ("name", "content", "status"),
     [
-        ("a.docx", b"PK", 415),
+        ("a.docx", b"PK", 422),
+        ("a.rtf", b"{}", 415),
         ("", b"text", 422),
         ("noending", b"text", 415),
         ("a.csv", b"", 422),

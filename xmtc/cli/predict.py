@@ -78,7 +78,7 @@ OutputOption = Annotated[
         "-o",
         "--output",
         metavar="FILE",
-        help="File to write: .jsonl, .csv, .tsv, .xlsx or .parquet.",
+        help="File to write: .jsonl, .csv, .tsv, .xlsx or .parquet; .mrc or .xml for MARC records with subjects.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -86,7 +86,7 @@ FormatOption = Annotated[
     str | None,
     typer.Option(
         metavar="FORMAT",
-        help="jsonl, csv, tsv, xlsx or parquet; by default a table on a terminal, otherwise jsonl.",
+        help="jsonl, csv, tsv, xlsx, parquet, marc or marcxml; by default a table on a terminal, otherwise jsonl.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -174,7 +174,7 @@ def predict(
     side_files = (PER_FILE_SUFFIX if suffix is None else suffix, force) if per_file else None
     language, more_languages = split_languages(language)
     target = PredictionOutput(output, format, wide, kept_fields, bom, side_files, joined, more_languages)
-    check_options(file, string, target)
+    check_options(file, string, target, broader)
     minimum = parse_threshold(threshold)
     if output is not None:
         check_outside_model_folder(output)
@@ -188,7 +188,12 @@ def predict(
     if file is not None:
         hides_progress = quiet or target.is_terminal  # predictions on a terminal are progress enough
         source = open_corpus_input(
-            file, reading, get_saved_reading(tagger), should_read_labels=False, quiet=hides_progress, keep=kept_fields
+            file,
+            reading,
+            get_saved_reading(tagger),
+            should_read_labels=False,
+            quiet=hides_progress,
+            keep=target.fields_to_read,
         )
         source.check_not_overwritten(target.path)
     max_k = choose_k(tagger, k, minimum, wide)
@@ -276,6 +281,21 @@ class PredictionOutput:
 
         return choose_prediction_format(self.path, self.format, self.is_terminal)
 
+    @cached_property
+    def has_marc_records(self) -> bool:
+        from xmtc.output import MARC_FORMATS
+
+        return self.side_files is None and self.resolve_format() in MARC_FORMATS
+
+    @cached_property
+    def fields_to_read(self) -> tuple[str, ...]:
+        """Fields of the corpus to read: those to keep, or the MARC record."""
+        if not self.has_marc_records:
+            return self.kept_fields
+        from xmtc.data.formats.bibliographic import MARC_RECORD_FIELD
+
+        return (MARC_RECORD_FIELD,)
+
     def list_table_options(self) -> list[str]:
         """Return the options given that do not apply to --per-file."""
         options = {
@@ -328,7 +348,7 @@ def check_per_file_options(per_file: bool, suffix: str | None, force: bool) -> N
         raise XmtcError(f"{option} applies to --per-file only; give --per-file, or leave it out.")
 
 
-def check_options(file: str | None, string: str | None, target: PredictionOutput) -> None:
+def check_options(file: str | None, string: str | None, target: PredictionOutput, broader: bool) -> None:
     """Raise XmtcError for options that contradict each other."""
     from xmtc.errors import XmtcError
 
@@ -343,12 +363,33 @@ def check_options(file: str | None, string: str | None, target: PredictionOutput
     if string is not None and (target.side_files or target.kept_fields):
         option = "--per-file" if target.side_files else "--keep"
         raise XmtcError(f"{option} needs FILE and cannot be combined with --string; leave it out.")
+    if target.has_marc_records:
+        check_marc_options(string, target, broader)
     if target.wide and target.joined:
         raise XmtcError("--wide and --joined are two layouts of a table; leave one out.")
     if target.resolve_format() == "jsonl" and (target.wide or target.joined):
         raise XmtcError(
             f"{'--wide' if target.wide else '--joined'} needs a table, but JSON Lines have one object per document; "
             "leave it out, or choose csv, tsv, xlsx or parquet with --format or -o."
+        )
+
+
+def check_marc_options(string: str | None, target: PredictionOutput, broader: bool) -> None:
+    """Raise XmtcError for options that do not apply to MARC records."""
+    from xmtc.errors import XmtcError
+
+    options = {
+        "--string": string is not None,
+        "--wide": target.wide,
+        "--joined": target.joined,
+        "--keep": target.kept_fields,
+        "--broader": broader,
+        "--language with several languages": target.languages,
+    }
+    if given := [name for name, value in options.items() if value]:
+        raise XmtcError(
+            f"{given[0]} does not apply to {target.resolve_format()}, which copies the records of FILE and adds "
+            "subjects; leave it out, or write another format, such as .csv."
         )
 
 

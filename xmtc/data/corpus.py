@@ -36,7 +36,7 @@ from xmtc.data.format_detection import (
 )
 from xmtc.data.formats import CorpusFormat, Dimensions, get_format, list_writable_formats
 from xmtc.data.formats.paired import split_path_pair
-from xmtc.data.label_checks import LabelChecker
+from xmtc.data.label_checks import LabelChecker, MarkupChecker
 from xmtc.data.layout import Layout, Notifier
 from xmtc.data.records import Fields
 from xmtc.data.rejects import RejectsFile
@@ -238,7 +238,7 @@ class Corpus:
             yield from self._iter_documents(rejects.write, run)
 
     def _iter_documents(self, reject: Callable[[BadLine], None], run: Run | None) -> Iterator[Any]:
-        checker = LabelChecker()
+        checker, markup_checker = LabelChecker(), MarkupChecker()
         for part in self.parts:
             is_split_jsonl = part.format.name == "jsonl" and self.fields.separator is not None
             is_split = part.format.name in TABLE_FORMATS or is_split_jsonl
@@ -246,8 +246,10 @@ class Corpus:
             for document in self._iter_part(part, reject, run):
                 if should_check:
                     checker.add_document_labels(document.labels)
+                if part.format.name in TABLE_FORMATS:
+                    markup_checker.add_text(document.text)
                 yield document
-        for problem in checker.find_problems():
+        for problem in (*checker.find_problems(), *markup_checker.find_problems()):
             self.notifier.warn(f"{display_name(self.path)}: {problem}")
 
     def _iter_part(self, part: CorpusPart, reject: Callable[[BadLine], None], run: Run | None) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Checks for suspicious labels, so that the user is warned before training.
+"""Checks for suspicious labels and for HTML in texts, so that the user is warned before training.
 
 If the separator between labels is wrong, several labels become one: most of these occur once, while their parts recur.
 Semicolons, bars and line breaks hardly ever belong to a name. Commas and slashes do, so they are reported only if there
@@ -16,6 +16,11 @@ MIN_SUSPICIOUS_LABELS = 2  # minimum number of them
 CODE = re.compile(r"\d+|\S*\d\S*|<?\w+://\S+")
 LIST_FRAGMENT_PATTERN = re.compile(r"^[\[({]|[\])}]$|^['\"].*['\"]$", re.DOTALL)
 MAX_CHECKED_DOCUMENTS = 100_000
+MAX_CHECKED_TEXTS = 10_000
+MIN_MARKUP_SHARE = 0.05  # of texts with HTML
+TAG_PATTERN = re.compile(
+    r"</?(?:p|br|div|span|b|i|em|strong|a|ul|ol|li|h[1-6]|table|tr|td)(?:\s[^<>]{0,200})?/?>", re.IGNORECASE
+)
 MIN_SINGLETON_LABELS = 20  # with fewer labels it is normal that each occurs once
 SEPARATOR_NAMES = {"\n": "a line break", "\t": "a tab", " ": "blanks"}
 SEPARATOR_SHELL_ARGUMENTS = {"\n": "'\\n'", "\t": "'\\t'"}
@@ -82,3 +87,28 @@ class LabelChecker:
             f"{len(labels):,} of {len(self.counts):,} labels {verb} {name}{detail}, such as {labels[0][:60]!r}: "
             f"did you mean --separator {option}? That would make {len(parts):,} labels."
         )
+
+
+class MarkupChecker:
+    """Counter of HTML in the first texts of a table, whose tags would be read as words."""
+
+    def __init__(self) -> None:
+        self.n_docs = self.n_marked = 0
+        self.example = ""
+
+    def add_text(self, text: str) -> None:
+        if self.n_docs == MAX_CHECKED_TEXTS:
+            return
+        self.n_docs += 1
+        if "<" in text and (tag := TAG_PATTERN.search(text)):
+            self.n_marked += 1
+            self.example = self.example or tag[0]
+
+    def find_problems(self) -> Iterator[str]:
+        """Yield a message if many texts contain HTML."""
+        if self.n_marked > MIN_MARKUP_SHARE * self.n_docs:
+            yield (
+                f"{self.n_marked:,} of the first {self.n_docs:,} texts contain HTML, such as {self.example[:40]!r}, "
+                "and tags are read as words; remove them, or write each text to an .html file, which is read without "
+                "tags."
+            )

@@ -194,6 +194,8 @@ def require_field(fields: Iterable[str], name: str, option: str) -> None:
         similar = find_similar_names(name.lower(), list(lowered)[:MAX_COMPARED_FIELDS])
     hint = f" (did you mean {lowered[similar[0]]!r}?)" if similar else ""
     listed = ", ".join(map(repr, names[:MAX_LISTED_FIELDS])) + (", …" if len(names) > MAX_LISTED_FIELDS else "")
+    if not hint and name == Fields.text and {"id", "labels"} <= set(names):
+        hint = "; if these are predictions, write them with `xmtc predict … --keep text`"
     raise BadRecord(
         f"there is no field {name!r} among {listed or 'no fields at all'}{hint}; name the right one with --{option}"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from importlib import import_module
@@ -14,6 +14,7 @@ from xmtc.errors import XmtcError
 from xmtc.output.table import Column, Prediction, PredictionTable, Record, RecordTable, WriteFunction
 
 __all__ = [
+    "MARC_FORMATS",
     "OUTPUT_FORMATS",
     "Column",
     "Prediction",
@@ -35,13 +36,15 @@ OUTPUT_FORMATS = {
     "parquet": "xmtc.output.parquet:parquet",
 }
 TERMINAL = "terminal"
-WRITERS = {**OUTPUT_FORMATS, TERMINAL: "xmtc.output.terminal:terminal"}
-BINARY_FORMATS = ("xlsx", "parquet")
+MARC_FORMATS = {"marc": "xmtc.output.marc:marc", "marcxml": "xmtc.output.marc:marcxml"}  # copies of the corpus
+WRITERS = {**OUTPUT_FORMATS, **MARC_FORMATS, TERMINAL: "xmtc.output.terminal:terminal"}
+BINARY_FORMATS = ("xlsx", "parquet", "marc")
 OUTPUT_FORMAT_BY_EXTENSION = {f".{name}": name for name in OUTPUT_FORMATS} | {
     ".ndjson": "jsonl",
     ".tab": "tsv",
     ".pq": "parquet",
 }
+MARC_FORMAT_BY_EXTENSION = {".mrc": "marc", ".xml": "marcxml", ".marcxml": "marcxml"}
 WriterFactory = Callable[..., AbstractContextManager[WriteFunction]]
 BOM_FORMATS = ("csv", "tsv")  # that may start with a byte order mark
 RECORD_BATCH_SIZE = 10_000
@@ -49,8 +52,9 @@ RECORD_BATCH_SIZE = 10_000
 
 def choose_prediction_format(path: str, format_name: str | None, on_terminal: bool = False) -> str:
     """Return `format_name`, or the format of the file extension; a table for a terminal."""
-    if format_name is not None and format_name not in OUTPUT_FORMATS:
-        raise XmtcError(f"--format {format_name} is not known; expected {join_names(OUTPUT_FORMATS)}.")
+    formats = {**OUTPUT_FORMATS, **MARC_FORMATS}
+    if format_name is not None and format_name not in formats:
+        raise XmtcError(f"--format {format_name} is not known; expected {join_names(formats)}.")
     if on_terminal and format_name in BINARY_FORMATS:
         raise XmtcError(
             f"{format_name} cannot be shown in a terminal; name a file with -o, such as predictions.{format_name}."
@@ -59,15 +63,16 @@ def choose_prediction_format(path: str, format_name: str | None, on_terminal: bo
         return format_name
     if path == STANDARD_STREAM:
         return TERMINAL if on_terminal else "jsonl"
-    return get_format_by_extension(path, ", or --format")
+    return get_format_by_extension(path, MARC_FORMAT_BY_EXTENSION, ", or --format")
 
 
-def get_format_by_extension(path: str, alternative: str = "") -> str:
-    """Return the format of a file extension."""
-    if get_extension(path) not in OUTPUT_FORMAT_BY_EXTENSION:
-        expected = f"expected a name that ends with {join_names(OUTPUT_FORMAT_BY_EXTENSION)}{alternative}"
+def get_format_by_extension(path: str, more_formats: Mapping[str, str] = {}, alternative: str = "") -> str:
+    """Return the format of a file extension: of a table, or one of more_formats."""
+    formats = {**OUTPUT_FORMAT_BY_EXTENSION, **more_formats}
+    if get_extension(path) not in formats:
+        expected = f"expected a name that ends with {join_names(formats)}{alternative}"
         raise XmtcError(f"{path} has no known format; {expected}.")
-    return OUTPUT_FORMAT_BY_EXTENSION[get_extension(path)]
+    return formats[get_extension(path)]
 
 
 def join_names(names: Iterable[str]) -> str:

@@ -101,7 +101,8 @@ def fit_calibrated(
         model, twins = fit_with_holdout_models(method, data, folds, run)
     predictions = [predict_held_out(twin, data.select_rows(rows), run) for twin, rows in zip(twins, folds, strict=True)]
     held_out = data.select_rows(np.concatenate(folds))
-    return fit_calibration_curve(model, Predictions.stack(predictions), held_out, "held-out ")
+    n_twins = sum(twin is not model for twin in twins)
+    return fit_calibration_curve(model, Predictions.stack(predictions), held_out, "held-out ", n_twins)
 
 
 def fit_with_validation(method: Method, data: Dataset, valid: Dataset, run: Run) -> CalibrationResult:
@@ -121,17 +122,21 @@ def predict_held_out(twin: Model, held_out: Dataset, run: Run) -> Predictions:
     return twin.predict(held_out.keep_views(twin.views), n_predictions, run.for_part(HOLDOUT_RUN_NAME))
 
 
-def fit_calibration_curve(model: Model, predictions: Predictions, held_out: Dataset, kind: str) -> CalibrationResult:
+def fit_calibration_curve(
+    model: Model, predictions: Predictions, held_out: Dataset, kind: str, n_twins: int = 0
+) -> CalibrationResult:
     """Return a model with the calibration curve of predictions for held-out documents. Predictions for documents that
     have only labels unseen in training count as incorrect."""
     assert held_out.Y is not None
     curve = fit_isotonic_curve(predictions, held_out.Y, held_out.weights)
-    return CalibrationResult(model, curve, describe_calibration(held_out.n_docs, kind), held_out.n_docs)
+    return CalibrationResult(model, curve, describe_calibration(held_out.n_docs, kind, n_twins), held_out.n_docs)
 
 
-def describe_calibration(n_docs: int, kind: str = "") -> str:
-    """Return the number of documents of a calibration, and a warning if they are few."""
+def describe_calibration(n_docs: int, kind: str = "", n_twins: int = 0) -> str:
+    """Return the numbers of documents and further trainings of a calibration, and a warning if documents are few."""
     text = f"calibrated on {n_docs:,} {kind}documents"
+    if n_twins:
+        text = f"{text} with {n_twins} further {'training' if n_twins == 1 else 'trainings'}"
     if n_docs >= FEW_CALIBRATION_DOCUMENTS:
         return text
     return f"{text}; with fewer than {FEW_CALIBRATION_DOCUMENTS:,}, probabilities are rough estimates"

@@ -19,11 +19,11 @@ from typing import IO, Any, NamedTuple
 from xmtc.core.child_worker import TEMP_FOLDER_PREFIX, to_utf8_json
 from xmtc.data.corpus import open_corpus
 from xmtc.data.corpus_input import BadLine
-from xmtc.data.encodings import DETECTION_BYTES, detect_encoding
+from xmtc.data.encodings import DETECTION_BYTES, UTF8, detect_encoding, normalise_encoding_name
 from xmtc.data.file_streams import open_binary
 from xmtc.data.formats.table import DELIMITER_DECLARATION_PATTERN, sniff_delimiter
 from xmtc.data.formats.xlsx import MAX_HEADER_ROWS, cell_to_text, open_workbook
-from xmtc.data.layout import Notifier
+from xmtc.data.layout import Layout, Notifier
 from xmtc.data.records import Fields, match_name
 from xmtc.errors import XmtcError, as_missing_extra
 from xmtc.output import Prediction, PredictionTable, get_writer
@@ -35,6 +35,7 @@ FORMAT_BY_SUFFIX = {
     ".html": "html",
     ".htm": "html",
     ".pdf": "pdf",
+    ".docx": "docx",
     ".csv": "csv",
     ".tsv": "tsv",
     ".xlsx": "xlsx",
@@ -44,13 +45,14 @@ FORMAT_BY_SUFFIX = {
     ".ndjson": "jsonl",
 }
 DELIMITER_BY_FORMAT = {"csv": ",", "tsv": "\t"}
-SINGLE_DOCUMENT_FORMATS = ("text", "html", "pdf")
+SINGLE_DOCUMENT_FORMATS = ("text", "html", "pdf", "docx")
+CODE_PAGE_FORMATS = ("text", "csv", "tsv")  # whose encoding may be a guess
 MAX_PROBED_ROWS = 50  # rows read to choose the text column
 MAX_DOCUMENTS = 10_000  # per file
 MAX_LISTED_COLUMNS = 20  # in an error message
 MAX_CELLS = 2_000_000  # per table
 # Modules that a child process imports before its first task.
-PRELOADED_MODULES = ("xmtc.server.files", "python_calamine", "pypdf", "trafilatura", "xlsxwriter")
+PRELOADED_MODULES = ("xmtc.server.files", "python_calamine", "pypdf", "docx", "trafilatura", "xlsxwriter")
 READ_TASK, WRITE_TASK = "xmtc.server.files:read_upload", "xmtc.server.files:write_table"  # as ChildPool expects them
 CONTENT_TYPES = {
     "csv": "text/csv; charset=utf-8",
@@ -84,7 +86,8 @@ def read_upload(request: dict[str, Any], content: IO[bytes]) -> Iterator[Any]:
     suffix = Path(request["name"]).suffix.lower()
     with open_temporary_path(content.read(), suffix) as path:
         try:
-            response = read_file(path, FORMAT_BY_SUFFIX[suffix], request["column"], request["remembered"])
+            kind, layout = FORMAT_BY_SUFFIX[suffix], Layout(encoding=request["encoding"] or None)
+            response = read_file(path, kind, request["column"], request["remembered"], layout)
         except RequestError as error:
             yield [error.status, error.message]
             return
@@ -119,18 +122,21 @@ def remove_path(message: str, path: Path, suffix: str) -> str:
     return message.replace(str(path), f"file{suffix}").replace(f" set aside in {os.devnull}", " left out")
 
 
-def read_file(path: Path, kind: str, column: str | None, remembered: str | None) -> dict[str, Any]:
-    """Return the documents of a file, its columns, the column of the texts and a note.
+def read_file(path: Path, kind: str, column: str | None, remembered: str | None, layout: Layout) -> dict[str, Any]:
+    """Return the documents of a file, its columns, the column of the texts, a note, and the encoding if not UTF-8.
 
     `remembered` is the name of the text field of the training corpus.
     """
-    rows = read_first_rows(path, kind, [name for name in (column, remembered, "text") if name])
+    encoding = choose_encoding(path, layout) if kind in CODE_PAGE_FORMATS else None
+    rows = read_first_rows(path, kind, [name for name in (column, remembered, "text") if name], encoding)
     columns = [name for name in (rows[0] if rows else []) if name]
     column = choose_column(rows, column, remembered) if columns else None
     notes: list[str] = []
     fields = Fields(text=column or "text", labels=None)
     on_error = "stop" if kind in SINGLE_DOCUMENT_FORMATS else "skip"
-    corpus = open_corpus(path, kind, fields, False, on_error, os.devnull, notifier=Notifier(notes.append))
+    corpus = open_corpus(
+        path, kind, fields, False, on_error, os.devnull, layout=layout, notifier=Notifier(notes.append)
+    )
     documents = [{"id": document.id, "text": document.text} for document in islice(corpus, MAX_DOCUMENTS + 1)]
     if len(documents) > MAX_DOCUMENTS:
         raise RequestError(
@@ -140,22 +146,31 @@ def read_file(path: Path, kind: str, column: str | None, remembered: str | None)
         first = corpus.rejects.first_bad_line
         notes.append(f"{corpus.n_rejected:,} left out, the first at {first.unit} {first.location}: {first.reason}.")
     note = " ".join(note.partition("; --")[0].rstrip(".") + "." for note in notes)
-    return {"documents": documents, "columns": columns, "column": column, "note": note}
+    shown_encoding = None if encoding == UTF8 and layout.encoding is None else encoding
+    return {"documents": documents, "columns": columns, "column": column, "note": note, "encoding": shown_encoding}
 
 
-def read_first_rows(path: Path, kind: str, names: Sequence[str]) -> list[list[str]]:
+def choose_encoding(path: Path, layout: Layout) -> str:
+    """Return the encoding that was requested, or the detected one."""
+    if layout.encoding is not None:
+        return normalise_encoding_name(layout.encoding)
+    with path.open("rb") as file:
+        head = file.read(DETECTION_BYTES)
+    return detect_encoding(head, is_whole=len(head) < DETECTION_BYTES).name
+
+
+def read_first_rows(path: Path, kind: str, names: Sequence[str], encoding: str | None) -> list[list[str]]:
     """Return the header of a table and its first rows, or an empty list if the format is not tabular."""
     if kind in DELIMITER_BY_FORMAT:
-        return read_delimited_rows(path, DELIMITER_BY_FORMAT[kind])
+        return read_delimited_rows(path, DELIMITER_BY_FORMAT[kind], encoding or UTF8)
     if kind == "xlsx":
         return read_workbook_rows(path, names)
     return read_json_rows(path) if kind == "jsonl" else []
 
 
-def read_delimited_rows(path: Path, default: str) -> list[list[str]]:
+def read_delimited_rows(path: Path, default: str, encoding: str) -> list[list[str]]:
     with path.open("rb") as file:
         head = file.read(DETECTION_BYTES)
-    encoding = detect_encoding(head, is_whole=len(head) < DETECTION_BYTES).name
     lines = head.decode(encoding, "replace").lstrip("\ufeff").splitlines(keepends=True)
     lines = [line for line in lines if line.strip()]
     if lines and (declared := DELIMITER_DECLARATION_PATTERN.fullmatch(lines[0])):

@@ -138,6 +138,7 @@ class FileOut(BaseModel):
     columns: list[str]
     column: str | None
     note: str
+    encoding: str | None = None  # of a text or table that is not in UTF-8
 
 
 class TagIn(BaseModel):

@@ -116,14 +116,19 @@ def build_file_routes(service: Service) -> APIRouter:
     async def file(
         name: str,
         request: Request,
-        file: Annotated[UploadFile, File(description="File of type txt, md, html, pdf, csv, tsv, xlsx or jsonl.")],
+        file: Annotated[
+            UploadFile, File(description="File of type txt, md, html, pdf, docx, csv, tsv, xlsx or jsonl.")
+        ],
         text: Annotated[str | None, Form(description="Column with the texts.", max_length=1000)] = None,
+        encoding: Annotated[
+            str | None, Form(description="Encoding of a text or table; detected by default.", max_length=100)
+        ] = None,
     ) -> Response:
         """Return the documents of a file."""
         remembered = service.find_model(name, request).model.tagger.about.get("reading", {}).get("text")
         content = await file.read()
         check_upload(file.filename or "", content)
-        task_request = {"name": file.filename or "", "column": text, "remembered": remembered}
+        task_request = {"name": file.filename or "", "column": text, "remembered": remembered, "encoding": encoding}
         documents = await service.run_in_child(request, READ_TASK, task_request, lambda: content)
         return Response(documents, media_type="application/json")
 

@@ -23,6 +23,7 @@ from xmtc.data.formats.bibliographic_parsers import (
     MARC_NAMESPACE,
     MODS_NAMESPACE,
     ParsedRecord,
+    decode_marc,
     parse_records,
 )
 from xmtc.data.records import BadRecord, Fields, match_name
@@ -39,6 +40,7 @@ DEFAULT_FIELDS = {
 }
 REQUIRED_PACKAGES = {"marc": "pymarc", "marcxml": "pymarc", "ris": "rispy", "bibtex": "bibtexparser"}
 TEXT_FORMATS = ("ris", "bibtex")  # whose encoding is detected from their lines
+MARC_RECORD_FIELD = "(MARC record)"  # in --keep of MARC 21 and MARCXML: the record as JSON, for the writers of MARC
 BATCH_RECORDS, BATCH_CHARACTERS = 1000, 2**18  # limits of a batch from the child process
 MARC_LEADER = re.compile(rb"\s*\d{5}[a-z ].{4}22\d{5}.{3}4500", re.DOTALL)
 RIS_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*TY  - ?\w")
@@ -172,7 +174,16 @@ def select_values(record: ParsedRecord, request: dict[str, Any]) -> dict[str, li
         if matched := match_name(record.values, name):
             selected.pop(matched, None)
             selected[name] = record.values[matched]
+    if MARC_RECORD_FIELD in request["fields"] and record.problem is None:
+        selected |= {MARC_RECORD_FIELD: to_marc_json(record, request)}
     return selected
+
+
+def to_marc_json(record: ParsedRecord, request: dict[str, Any]) -> list[str] | None:
+    """Return a MARC record as JSON; None for other formats."""
+    if request["format"] == "marcxml":
+        return [record.raw.decode()]
+    return [decode_marc(record.raw, request["encoding"] or None)[0].as_json()] if request["format"] == "marc" else None
 
 
 def make_format(name: str) -> CorpusFormat:

@@ -9,9 +9,12 @@ import { scoreOf } from "./tags.js";
 const BATCH_SIZE = 32; // documents per request
 const PAGE_ROWS = 100; // rows shown first, and added by "Show more"
 const EXCERPT_LENGTH = 240; // characters
+const ENCODINGS = ["windows-1252", "windows-1250", "windows-1251", "iso-8859-2", "mac-roman", "cp850", "utf-8"];
 
 let host; // {open(document), showTable()}
 let files = [];
+let column = null; // selected by the user, as the encoding
+let encoding = null;
 let documents = []; // {id, text, tags}; tags are missing until predicted
 let nDone = 0;
 let nShown = 0;
@@ -22,7 +25,8 @@ export function startDocuments(callbacks) {
   byId("cancel").addEventListener("click", () => running?.abort());
   byId("resume").addEventListener("click", tagAll);
   byId("more-rows").addEventListener("click", showMore);
-  byId("column").addEventListener("change", () => readFiles(files, byId("column").value));
+  byId("column").addEventListener("change", () => readFiles(files, { column: byId("column").value, encoding }));
+  byId("encoding").addEventListener("change", () => readFiles(files, { column, encoding: byId("encoding").value }));
   for (const button of byId("downloads").querySelectorAll("button")) {
     button.addEventListener("click", () => downloadAs(button.dataset.format));
   }
@@ -36,26 +40,34 @@ export function discardDocuments() {
 }
 
 /** Reads files: a single document is opened as a text, several become a table. */
-export async function readFiles(chosen, column = null) {
+export async function readFiles(chosen, options = {}) {
   const read = [];
   try {
-    for (const file of chosen) read.push(await readFile(file, column));
+    for (const file of chosen) read.push(await readFile(file, options));
   } catch (error) {
-    return showError(error, () => readFiles(chosen, column));
+    return showError(error, () => readFiles(chosen, options));
   }
   discardDocuments();
   const contents = read.flatMap((file) => file.documents);
-  if (contents.length === 1) return host.open(contents[0]);
   if (!contents.length) return showError(new Error(`There is no document in ${chosen.map((file) => file.name).join(", ")}.`));
-  [files, documents] = [chosen, contents];
+  ({ column = null, encoding = null } = options);
+  files = chosen;
+  if (contents.length === 1) {
+    const opened = host.open(contents[0]);
+    offerEncodings(read, read[0].note);
+    return opened;
+  }
+  documents = contents;
   openTable(read);
+  offerEncodings(read);
   return tagAll();
 }
 
-function readFile(file, column) {
+function readFile(file, options) {
   const form = new FormData();
   form.append("file", file, file.name);
-  if (column) form.append("text", column);
+  if (options.column) form.append("text", options.column);
+  if (options.encoding) form.append("encoding", options.encoding);
   return fetchJson(modelPath(model().name, "file"), { body: form });
 }
 
@@ -75,6 +87,15 @@ function offerColumns({ columns, column }) {
   const names = column && !columns.includes(column) ? [column, ...columns] : columns;
   byId("column").replaceChildren(...names.map((name) => el("option", { selected: name === column }, name)));
   byId("column-field").hidden = names.length < 2;
+}
+
+/** Shows how texts that are not in UTF-8 were read, and lets the user change it. */
+function offerEncodings(read, note = "") {
+  const assumed = read.map((file) => file.encoding).find(Boolean);
+  const names = [...new Set([assumed, ...ENCODINGS])];
+  byId("encoding").replaceChildren(...names.map((name) => el("option", { selected: name === assumed }, name)));
+  byId("read-as-note").textContent = note;
+  byId("read-as").hidden = !assumed;
 }
 
 function showFirst() {

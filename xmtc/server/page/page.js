@@ -78,6 +78,7 @@ function openDocument({ text }) {
 
 function leaveTable() {
   discardDocuments();
+  hide(byId("read-as"));
   showText();
   byId("text").focus();
 }

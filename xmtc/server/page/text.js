@@ -123,6 +123,7 @@ function clear() {
   text.value = "";
   forget();
   hideError();
+  hide(byId("read-as"));
   show(byId("empty"));
   text.focus();
 }
