@@ -62,10 +62,7 @@ def build_metric_table(comparison: Comparison) -> ReportTable:
     for entry in entries:
         main = entry.metrics.get(MAIN_METRIC)
         interval = MISSING_CELL if main is None else f"{format_percent(main.low)} to {format_percent(main.high)}"
-        values = [
-            format_percent(entry.metrics[name].mean) if name in entry.metrics else MISSING_CELL
-            for name in names
-        ]
+        values = [format_percent(entry.metrics[name].mean) if name in entry.metrics else MISSING_CELL for name in names]
         rows.append([entry.name, *values, interval, *([entry.failed] if has_failures else [])])
     columns = ["", *names, f"{MAIN_METRIC}, 95 % interval", *(["failure"] if has_failures else [])]
     note = f"In percent, the best {MAIN_METRIC} first. The confidence interval is a bootstrap over documents."

@@ -30,9 +30,7 @@ def rare_recall(results: RankedResults, k: int) -> np.ndarray:
 def compute_band_recalls(results: RankedResults, k: int, metric: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the recall of the labels of a metric for each document, and 1 for documents that have such labels."""
     if results.train_frequencies is None:
-        raise XmtcError(
-            "unseen and rare need train_frequencies; pass the number of training documents of each label."
-        )
+        raise XmtcError("unseen and rare need train_frequencies; pass the number of training documents of each label.")
     least, most = FREQUENCY_BANDS[metric]
     is_in_band = (results.train_frequencies >= least) & (results.train_frequencies <= most)
     n_true = np.bincount(results.true_rows, is_in_band[results.Y.indices], minlength=results.n_docs)
