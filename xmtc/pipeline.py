@@ -41,9 +41,9 @@ from xmtc.name_documents import (
     NameTraining,
     build_catalogue,
     choose_name_weight,
+    fit_view_with_names,
     has_word_labels,
     join_names,
-    make_name_documents,
     sample_documents,
 )
 from xmtc.parameters import (
@@ -238,8 +238,11 @@ class Pipeline:
         choice = choose_name_weight(self.names, catalogue, tfidf, sample, run)
         prepared = replace(prepared, name_choice=choice)
         if choice.weight:
-            stream = chain(self._read_in_batches(documents, run), make_name_documents(catalogue.names))
-            prepared = prepared.refit_with_names(views, stream, collector, catalogue, classes, run)
+            fitted, parts = {}, {}
+            for name, view in views.items():
+                stream = self._read_in_batches(documents, run)
+                fitted[name], parts[name] = fit_view_with_names(view, stream, catalogue.names, run)
+            prepared = prepared.join_names(fitted, Dataset(parts), collector, catalogue, classes)
         logging.getLogger("xmtc").info(str(prepared.name_choice))
         return prepared
 
@@ -350,21 +353,16 @@ class TrainingData:
         is_auto = self.analyzer_choice is not None and isinstance(view, Tfidf) and view.analyzer == AUTO
         return view.replace(analyzer=self.analyzer_choice.analyzer) if self.analyzer_choice and is_auto else view
 
-    def refit_with_names(
+    def join_names(
         self,
-        views: Views,
-        stream: Iterable[Document | DocumentBatch],
+        fitted: FittedViews,
+        data: Dataset,
         collector: LabelCollector,
         catalogue: NameCatalogue,
         classes: Sequence[str] | None,
-        run: Run,
     ) -> TrainingData:
-        """Return the data of a stream of the documents and, after them, the names of labels."""
+        """Return a copy whose data are the documents and, after them, the names of labels."""
         assert self.name_choice is not None
-        documents, fitted, parts = features.as_repeatable(stream, len(views)), {}, {}
-        for name, view in views.items():
-            fitted[name], parts[name] = features.fit_view(view, documents, run)
-        data = Dataset(parts)
         is_known = features.mark_known_documents(fitted, data)
         labels, data = join_names(data, is_known, collector, catalogue.names, self.name_choice.weight, classes)
         index = StringIndex.from_strings(labels)
