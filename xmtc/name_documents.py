@@ -40,7 +40,7 @@ MIN_TRIAL_DOCUMENTS = 500  # a smaller sample gives no reliable comparison
 MAX_TRIAL_DOCUMENTS = 20_000
 MAX_TRIAL_WORDS = 2_000_000
 HELD_OUT_SHARE, MAX_HELD_OUT_DOCUMENTS = 0.2, 2000
-TRIAL_WEIGHTS = (0.3, 1.0, 3.0)
+TRIAL_WEIGHTS, DEFAULT_WEIGHT = (0.3, 1.0, 3.0), 1.0
 MIN_NDCG_GAIN = 0.002  # minimum gain in nDCG@5 over training without names
 MIN_GAIN_STANDARD_ERRORS = 2.0  # minimum gain, in standard errors of the gain
 WORD_PATTERN = re.compile(r"[^\W\d_]{3}")  # a label with three letters in a row may be its own name
@@ -158,11 +158,22 @@ def choose_name_weight(
     options: NameTraining, catalogue: NameCatalogue, view: Tfidf, sample: Sequence[Document], run: Run
 ) -> NameChoice:
     """Choose the weight of the names by a trial on a sample of the documents, in random order."""
+    choice = choose_by_trial(options, catalogue, view, sample, run)
+    if not catalogue.n_left_out or not choice.weight:
+        return choice
+    left_out = f"the vocabulary has {catalogue.n_left_out:,} further labels, more than max_unseen_labels"
+    return replace(choice, reason=f"{choice.reason}; {left_out}={options.max_unseen_labels}")
+
+
+def choose_by_trial(
+    options: NameTraining, catalogue: NameCatalogue, view: Tfidf, sample: Sequence[Document], run: Run
+) -> NameChoice:
+    """Choose the weight of the names without a remark on labels that are left out."""
     if len(options.weights) == 1 and options.name_documents == ALWAYS:
         return NameChoice(options.weights[0], "set by name_documents and name_weight")
     if len(sample) < MIN_TRIAL_DOCUMENTS:
         reason = f"{len(sample):,} labelled documents are too few for a trial; {MIN_TRIAL_DOCUMENTS:,} are needed"
-        return NameChoice(1.0 if options.name_documents == ALWAYS else 0.0, reason)
+        return NameChoice(DEFAULT_WEIGHT if options.name_documents == ALWAYS else 0.0, reason)
     with run.stage("trying label names"):
         trial = NameTrial.from_documents(sample, catalogue, view, run.for_trial())
         scores = {weight: trial.score(weight) for weight in options.weights}

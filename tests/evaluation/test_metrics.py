@@ -433,10 +433,13 @@ def test_custom_metric_is_one_declaration() -> None:
     assert evaluate_per_document(PREDICTED, Y, ["RR@10"])["RR@10"].tolist() == [1, 1 / 2, 0, 1]
 
     with pytest.raises(
-        XmtcError, match=r"did you mean RR@5\?.* rawPSP@k, ECE@k, hP@k, hR@k, hF1@k, RR@k with k from 1;"
+        XmtcError,
+        match=r"did you mean RR@5\?.* rawPSP@k, unseen@k, rare@k, ECE@k, hP@k, hR@k, hF1@k, RR@k with k from 1;",
     ):
         parse_metric("RR")
-    with pytest.raises(XmtcError, match=r"only P, R, nDCG, .*PSP, PSnDCG, rawPSP, example-P, .* RR have one"):
+    with pytest.raises(
+        XmtcError, match=r"only P, R, nDCG, .*PSP, PSnDCG, rawPSP, unseen, rare, example-P, .* RR have one"
+    ):
         evaluate_per_document(PREDICTED, Y, ["coverage@1"])
 
 

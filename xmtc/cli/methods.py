@@ -34,7 +34,8 @@ def methods(
     for view in list_method_views(method):
         echo(f"\n{view_class(view).title}:\n")
         echo(format_parameters(view_class(view), method.view_defaults))
-    for recipe in (*([NameTraining] if has_names else []), Calibration):
+    recipes: list[type[NameTraining | Calibration]] = [NameTraining, Calibration]
+    for recipe in recipes if has_names else recipes[1:]:
         echo(f"\n{recipe.title}:\n")
         echo(format_parameters(recipe))
     echo(f"\nSet them with -p: xmtc train CORPUS -m {name} -o MODEL -p NAME=VALUE")
