@@ -40,7 +40,11 @@ MIN_TRIAL_DOCUMENTS = 500  # a smaller sample gives no reliable comparison
 MAX_TRIAL_DOCUMENTS = 20_000
 MAX_TRIAL_WORDS = 2_000_000
 HELD_OUT_SHARE, MAX_HELD_OUT_DOCUMENTS = 0.2, 2000
-TRIAL_WEIGHTS, DEFAULT_WEIGHT = (0.3, 1.0, 3.0), 1.0
+TRIAL_WEIGHTS, DEFAULT_WEIGHT = (1.0, 3.0, 10.0), 3.0
+# Length of the features of a name, where a document has 1: a name is a few words among many in a document, so that a
+# classifier must not reach its margin by the small weights that a name of length 1 needs (docs/results/accuracy.md).
+NAME_LENGTH = 0.3
+UNSEEN_FACTOR = 3.0  # of the weight of a name, if its label has no documents
 MIN_NDCG_GAIN = 0.002  # minimum gain in nDCG@5 over training without names
 MIN_GAIN_STANDARD_ERRORS = 2.0  # minimum gain, in standard errors of the gain
 WORD_PATTERN = re.compile(r"[^\W\d_]{3}")  # a label with three letters in a row may be its own name
@@ -285,9 +289,23 @@ def join_names(
         (np.ones(len(names), np.float32), (np.arange(len(names)), name_columns)), (len(names), Y.shape[1])
     )
     is_name = np.arange(n_docs + len(names)) >= n_docs
+    data = data if n_docs + len(names) == data.n_docs else data.select_rows(np.append(np.arange(n_docs), kept))
+    has_documents = np.bincount(Y.indices, minlength=Y.shape[1]) > 0
+    name_weights = np.where(has_documents[name_columns], weight, UNSEEN_FACTOR * weight)
     return labels, replace(
-        data if n_docs + len(names) == data.n_docs else data.select_rows(np.append(np.arange(n_docs), kept)),
+        data,
+        views={name: shorten_names(view, n_docs) for name, view in data.views.items()},
         Y=csr_array(vstack([Y, name_Y], format="csr")),
-        weights=np.where(is_name, weight, 1.0).astype(np.float32),
+        weights=np.append(np.ones(n_docs), name_weights).astype(np.float32),
         is_name=is_name,
     )
+
+
+def shorten_names(view: Bag | Tokens, n_docs: int) -> Bag | Tokens:
+    """Return a view in which the rows after the documents have the length NAME_LENGTH."""
+    if isinstance(view, Tokens):
+        return view
+    matrix = view.matrix
+    data = matrix.data.copy()
+    data[matrix.indptr[n_docs] :] *= np.float32(NAME_LENGTH)
+    return view.copy_with(matrix=csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape))

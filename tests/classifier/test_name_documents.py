@@ -17,7 +17,9 @@ from xmtc.data.splits import find_labelled_rows, sample_folds, sample_rows_keepi
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
 from xmtc.name_documents import (
+    NAME_LENGTH,
     TRIAL_WEIGHTS,
+    UNSEEN_FACTOR,
     NameTraining,
     NameTrial,
     build_catalogue,
@@ -120,7 +122,7 @@ def test_few_documents_need_no_trial(vocabulary: Path) -> None:
     chosen = fit(documents=TRAIN[:50], vocabulary=str(vocabulary)).about["chosen_names"]
     assert chosen == {"weight": 0.0, "because": "50 labelled documents are too few for a trial; 500 are needed"}
     forced = fit(documents=TRAIN[:50], vocabulary=str(vocabulary), name_documents="always").about["chosen_names"]
-    assert (forced["weight"], forced["names"]) == (1.0, N_LABELS)
+    assert (forced["weight"], forced["names"]) == (3.0, N_LABELS)
 
 
 def test_only_labels_of_the_vocabulary_are_known_without_documents(vocabulary: Path) -> None:
@@ -179,7 +181,8 @@ def test_names_follow_the_documents() -> None:
     assert data.weights is not None
     assert data.Y.toarray().tolist() == [*([[0, 1, 0], [1, 0, 0]] * 3)[:5], [1, 0, 0], [0, 0, 1]]
     assert data.is_name.tolist() == [False] * 5 + [True] * 2
-    assert data.weights.tolist() == [1] * 5 + [3] * 2
+    assert data.weights.tolist() == [1] * 5 + [3, 3 * UNSEEN_FACTOR]  # label c has no document
+    assert data.X.toarray()[:, 0] == pytest.approx([1] * 5 + [NAME_LENGTH] * 2)
     assert data.document_labels.shape == (5, 3)
 
 
@@ -197,7 +200,8 @@ def test_document_weights_leave_the_weight_of_names(vocabulary: Path) -> None:
     prepared = Pipeline.from_parameters("dismec", parameters=options).prepare(TRAIN, ONE)
     weighted = prepared.with_document_weights(np.full(len(TRAIN), 0.5)).data.weights
     assert weighted is not None
-    assert weighted.tolist() == [0.5] * len(TRAIN) + [2] * N_LABELS
+    assert weighted[: len(TRAIN)].tolist() == [0.5] * len(TRAIN)
+    assert set(weighted[len(TRAIN) :].tolist()) == {2, 2 * UNSEEN_FACTOR}
     with pytest.raises(XmtcError, match="expected one number for each of the 700 documents"):
         prepared.with_document_weights(np.ones(len(TRAIN) + N_LABELS))
 
