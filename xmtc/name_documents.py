@@ -12,12 +12,11 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from xmtc.core.array_validation import MAX_DOCUMENT_WEIGHT, MIN_DOCUMENT_WEIGHT
 from xmtc.core.dataset import Bag, Dataset, Tokens
 from xmtc.core.hyperparameters import ParameterSet, param
 from xmtc.core.method import LabelName, Method
@@ -35,15 +34,16 @@ from xmtc.text.languages import detect_text_language
 from xmtc.vocabulary import NO_CONCEPT
 from xmtc.vocabulary.label_names import expand_name, list_label_names, load_vocabulary
 
+MAX_NAME_WEIGHT = 1e6
 NEVER, ALWAYS = "never", "always"  # values of name_documents, beside AUTO
 MIN_TRIAL_DOCUMENTS = 500  # a smaller sample gives no reliable comparison
 MAX_TRIAL_DOCUMENTS = 20_000
 MAX_TRIAL_WORDS = 2_000_000
 HELD_OUT_SHARE, MAX_HELD_OUT_DOCUMENTS = 0.2, 2000
-TRIAL_WEIGHTS, DEFAULT_WEIGHT = (1.0, 3.0, 10.0), 3.0
-# Length of the features of a name, where a document has 1: a name is a few words among many in a document, so that a
-# classifier must not reach its margin by the small weights that a name of length 1 needs (docs/results/accuracy.md).
-NAME_LENGTH = 0.3
+# Lengths of the features of a name, where a document has 1, and weights to try. A name is a few words among many in a
+# long document, so that the small weights that a name of length 1 needs do not find it (docs/results/accuracy.md).
+TRIAL_WEIGHTS = {1.0: (1.0,), 0.3: (1.0, 3.0, 10.0)}
+DEFAULT_LENGTH, DEFAULT_WEIGHT = 0.3, 3.0
 UNSEEN_FACTOR = 3.0  # of the weight of a name, if its label has no documents
 MIN_NDCG_GAIN = 0.002  # minimum gain in nDCG@5 over training without names
 MIN_GAIN_STANDARD_ERRORS = 2.0  # minimum gain, in standard errors of the gain
@@ -65,9 +65,16 @@ class NameTraining(ParameterSet):
     )
     name_weight: float = param(
         0.0,
-        "Weight of a name as a training document; 0 selects it on held-out documents.",
+        "Weight of the names of a label as training documents, divided by the square root of their number; 0 selects "
+        "it on held-out documents.",
         low=0.0,
-        high=MAX_DOCUMENT_WEIGHT,
+        high=MAX_NAME_WEIGHT,
+    )
+    name_length: float = param(
+        0.0,
+        "Length of the features of a name, where a document has 1; 0 selects it on held-out documents.",
+        low=0.0,
+        high=1.0,
     )
     vocabulary: str = param(
         "",
@@ -85,10 +92,27 @@ class NameTraining(ParameterSet):
         low=0,
     )
 
-    @property
-    def weights(self) -> tuple[float, ...]:
-        """Weights to choose from."""
-        return (max(self.name_weight, MIN_DOCUMENT_WEIGHT),) if self.name_weight else TRIAL_WEIGHTS
+    def list_candidates(self) -> list[NameScale]:
+        """Return the weights and lengths to choose from."""
+        lengths = [self.name_length] if self.name_length else list(TRIAL_WEIGHTS)
+        return [
+            NameScale(weight, length)
+            for length in lengths
+            for weight in ([self.name_weight] if self.name_weight else TRIAL_WEIGHTS.get(length, (1.0, 3.0, 10.0)))
+        ]
+
+
+class NameScale(NamedTuple):
+    """Weight and length of names as training documents."""
+
+    weight: float
+    length: float
+
+    def __str__(self) -> str:
+        return f"weight {self.weight:g} and length {self.length:g}"
+
+
+NO_NAMES = NameScale(0.0, 0.0)
 
 
 def has_name_training(method: Method, content: str = TEXTS) -> bool:
@@ -100,21 +124,25 @@ def has_name_training(method: Method, content: str = TEXTS) -> bool:
 class NameChoice:
     """Selected weight of the names, and the reason for it."""
 
-    weight: float  # 0 without names
+    scale: NameScale  # weight 0 without names
     reason: str
     n_names: int = 0
     n_unseen_labels: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Return the entry `chosen_names` of about.json."""
-        counts = {"names": self.n_names, "unseen_labels": self.n_unseen_labels} if self.weight else {}
-        return {"weight": self.weight, **counts, "because": self.reason}
+        counts = {"names": self.n_names, "unseen_labels": self.n_unseen_labels} if self.is_used else {}
+        return {**self.scale._asdict(), **counts, "because": self.reason}
+
+    @property
+    def is_used(self) -> bool:
+        return self.scale.weight > 0
 
     def __str__(self) -> str:
-        if not self.weight:
+        if not self.is_used:
             return f"Label names are not training documents: {self.reason}."
         unseen = f" ({self.n_unseen_labels:,} labels have no document)" if self.n_unseen_labels else ""
-        return f"{self.n_names:,} label names{unseen} are training documents of weight {self.weight:g}: {self.reason}."
+        return f"{self.n_names:,} label names{unseen} are training documents of {self.scale}: {self.reason}."
 
 
 @dataclass(frozen=True)
@@ -163,7 +191,7 @@ def choose_name_weight(
 ) -> NameChoice:
     """Choose the weight of the names by a trial on a sample of the documents, in random order."""
     choice = choose_by_trial(options, catalogue, view, sample, run)
-    if not catalogue.n_left_out or not choice.weight:
+    if not catalogue.n_left_out or not choice.is_used:
         return choice
     left_out = f"the vocabulary has {catalogue.n_left_out:,} further labels, more than max_unseen_labels"
     return replace(choice, reason=f"{choice.reason}; {left_out}={options.max_unseen_labels}")
@@ -173,23 +201,21 @@ def choose_by_trial(
     options: NameTraining, catalogue: NameCatalogue, view: Tfidf, sample: Sequence[Document], run: Run
 ) -> NameChoice:
     """Choose the weight of the names without a remark on labels that are left out."""
-    if len(options.weights) == 1 and options.name_documents == ALWAYS:
-        return NameChoice(options.weights[0], "set by name_documents and name_weight")
+    candidates, is_forced = options.list_candidates(), options.name_documents == ALWAYS
+    if len(candidates) == 1 and is_forced:
+        return NameChoice(candidates[0], "set by name_documents, name_weight and name_length")
     if len(sample) < MIN_TRIAL_DOCUMENTS:
         reason = f"{len(sample):,} labelled documents are too few for a trial; {MIN_TRIAL_DOCUMENTS:,} are needed"
-        return NameChoice(DEFAULT_WEIGHT if options.name_documents == ALWAYS else 0.0, reason)
+        default = NameScale(options.name_weight or DEFAULT_WEIGHT, options.name_length or DEFAULT_LENGTH)
+        return NameChoice(default if is_forced else NO_NAMES, reason)
     with run.stage("trying label names"):
         trial = NameTrial.from_documents(sample, catalogue, view, run.for_trial())
-        scores = {weight: trial.score(weight) for weight in options.weights}
-        baseline = trial.score(0.0)
-    weight = max(scores, key=lambda candidate: scores[candidate].mean())
-    means = ", ".join(f"{candidate:g} {100 * score.mean():.1f}" for candidate, score in scores.items())
-    reason = (
-        f"nDCG@5 of {len(baseline):,} held-out documents without names {100 * baseline.mean():.1f}, with names of "
-        f"weight {means}"
-    )
-    is_used = options.name_documents == ALWAYS or is_better(scores[weight], baseline)
-    return NameChoice(weight if is_used else 0.0, reason)
+        scores = {scale: trial.score(scale) for scale in candidates}
+        baseline = trial.score(NO_NAMES)
+    best = max(scores, key=lambda scale: scores[scale].mean())
+    means = ", ".join(f"{100 * score.mean():.1f} with {scale}" for scale, score in scores.items())
+    reason = f"nDCG@5 of {len(baseline):,} held-out documents is {100 * baseline.mean():.1f} without names, {means}"
+    return NameChoice(best if is_forced or is_better(scores[best], baseline) else NO_NAMES, reason)
 
 
 def is_better(score: np.ndarray, baseline: np.ndarray) -> bool:
@@ -225,12 +251,12 @@ class NameTrial:
         view = view.replace(min_df=min(2, view.min_df))  # the sample has fewer documents than the corpus
         return cls(train, sample[:n_held_out], names, view, run)
 
-    def score(self, weight: float) -> np.ndarray:
-        """Return the nDCG@5 of each held-out document after training with names of a weight; 0 trains without."""
-        names, collector = self.names if weight else [], LabelCollector()
+    def score(self, scale: NameScale) -> np.ndarray:
+        """Return the nDCG@5 of each held-out document after training with names; NO_NAMES trains without."""
+        names, collector = self.names if scale.weight else [], LabelCollector()
         fitted, bag = fit_view_with_names(self.view, collector.collect(self.train), names, self.run)
         is_known = fitted.mark_known_documents(bag)
-        labels, data = join_names(Dataset({"tfidf": bag}), is_known, collector, names, weight)
+        labels, data = join_names(Dataset({"tfidf": bag}), is_known, collector, names, scale)
         model = Parabel(n_trees=1).fit(data, run=self.run)
         collector = LabelCollector()
         texts = (document.text for document in collector.collect(self.held_out))
@@ -257,7 +283,7 @@ def join_names(
     is_known: np.ndarray,
     collector: LabelCollector,
     names: Sequence[LabelName],
-    weight: float,
+    scale: NameScale,
     classes: Sequence[str] | None = None,
 ) -> tuple[list[str], Dataset]:
     """Return the labels and the training data of documents and, after them, names of labels.
@@ -270,8 +296,9 @@ def join_names(
         Rows with a known word; other names are dropped.
     collector
         Labels of the documents.
-    names, weight
-        Names and their weight.
+    names, scale
+        Names, and their weight and length. The weight of a label is divided by the square root of its number of names,
+        and is larger if it has no documents.
     classes
         Order of the labels; by default they are sorted.
     """
@@ -291,21 +318,24 @@ def join_names(
     is_name = np.arange(n_docs + len(names)) >= n_docs
     data = data if n_docs + len(names) == data.n_docs else data.select_rows(np.append(np.arange(n_docs), kept))
     has_documents = np.bincount(Y.indices, minlength=Y.shape[1]) > 0
-    name_weights = np.where(has_documents[name_columns], weight, UNSEEN_FACTOR * weight)
+    label_weights = np.where(has_documents, scale.weight, UNSEEN_FACTOR * scale.weight)
+    name_weights = (label_weights / np.sqrt(np.maximum(np.bincount(name_columns, minlength=Y.shape[1]), 1)))[
+        name_columns
+    ]
     return labels, replace(
         data,
-        views={name: shorten_names(view, n_docs) for name, view in data.views.items()},
+        views={name: scale_names(view, n_docs, scale.length) for name, view in data.views.items()},
         Y=csr_array(vstack([Y, name_Y], format="csr")),
         weights=np.append(np.ones(n_docs), name_weights).astype(np.float32),
         is_name=is_name,
     )
 
 
-def shorten_names(view: Bag | Tokens, n_docs: int) -> Bag | Tokens:
-    """Return a view in which the rows after the documents have the length NAME_LENGTH."""
+def scale_names(view: Bag | Tokens, n_docs: int, length: float) -> Bag | Tokens:
+    """Return a view in which the rows after the documents are multiplied by a length."""
     if isinstance(view, Tokens):
         return view
     matrix = view.matrix
     data = matrix.data.copy()
-    data[matrix.indptr[n_docs] :] *= np.float32(NAME_LENGTH)
+    data[matrix.indptr[n_docs] :] *= np.float32(length)
     return view.copy_with(matrix=csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape))

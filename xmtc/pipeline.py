@@ -237,7 +237,7 @@ class Pipeline:
         assert isinstance(tfidf, Tfidf)
         choice = choose_name_weight(self.names, catalogue, tfidf, sample, run)
         prepared = replace(prepared, name_choice=choice)
-        if choice.weight:
+        if choice.is_used:
             fitted, parts = {}, {}
             for name, view in views.items():
                 stream = self._read_in_batches(documents, run)
@@ -364,7 +364,7 @@ class TrainingData:
         """Return a copy whose data are the documents and, after them, the names of labels."""
         assert self.name_choice is not None
         is_known = features.mark_known_documents(fitted, data)
-        labels, data = join_names(data, is_known, collector, catalogue.names, self.name_choice.weight, classes)
+        labels, data = join_names(data, is_known, collector, catalogue.names, self.name_choice.scale, classes)
         index = StringIndex.from_strings(labels)
         n_names = 0 if data.is_name is None else int(data.is_name.sum())
         n_unseen = len(labels) - len(collector.id_by_label.keys() & set(labels))

@@ -17,9 +17,9 @@ from xmtc.data.splits import find_labelled_rows, sample_folds, sample_rows_keepi
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
 from xmtc.name_documents import (
-    NAME_LENGTH,
     TRIAL_WEIGHTS,
     UNSEEN_FACTOR,
+    NameScale,
     NameTraining,
     NameTrial,
     build_catalogue,
@@ -74,16 +74,16 @@ def named(vocabulary: Path) -> Tagger:
 
 @pytest.mark.parametrize("method", ["dismec", "parabel", "bonsai", "ppd_sparse", "proxml", "plt"])
 def test_labels_without_documents_are_predicted_by_linear_methods(method: str, vocabulary: Path) -> None:
-    tagger = fit(method, vocabulary=str(vocabulary), name_documents="always", name_weight=1)
+    tagger = fit(method, vocabulary=str(vocabulary), name_documents="always", name_weight=3, name_length=0.3)
     assert tagger.evaluate(TEST, ["unseen@5"], run=ONE)["unseen@5"] > 0.75
     assert fit(method, name_documents="never").evaluate(TEST, ["unseen@5"], run=ONE)["unseen@5"] == 0
 
 
 def test_names_are_used_if_held_out_documents_show_a_gain(named: Tagger) -> None:
     chosen = named.about["chosen_names"]
-    assert chosen["weight"] in TRIAL_WEIGHTS
+    assert chosen["weight"] in TRIAL_WEIGHTS[chosen["length"]]
     assert (chosen["names"], chosen["unseen_labels"]) == (N_LABELS, len(named.labels) - count_labels(TRAIN))
-    assert chosen["because"].startswith("nDCG@5 of 140 held-out documents without names")
+    assert chosen["because"].startswith("nDCG@5 of 140 held-out documents is ")
 
 
 def count_labels(documents: list[Document]) -> int:
@@ -120,7 +120,11 @@ def test_names_that_do_not_help_are_not_used() -> None:
 
 def test_few_documents_need_no_trial(vocabulary: Path) -> None:
     chosen = fit(documents=TRAIN[:50], vocabulary=str(vocabulary)).about["chosen_names"]
-    assert chosen == {"weight": 0.0, "because": "50 labelled documents are too few for a trial; 500 are needed"}
+    assert chosen == {
+        "weight": 0.0,
+        "length": 0.0,
+        "because": "50 labelled documents are too few for a trial; 500 are needed",
+    }
     forced = fit(documents=TRAIN[:50], vocabulary=str(vocabulary), name_documents="always").about["chosen_names"]
     assert (forced["weight"], forced["names"]) == (3.0, N_LABELS)
 
@@ -150,7 +154,9 @@ def test_too_many_further_labels_are_left_out(vocabulary: Path) -> None:
     catalogue = build_catalogue(options, labels, [], None)
     assert {name.label for name in catalogue.names} == set(labels)
     assert (len(catalogue.listed), catalogue.n_left_out) == (0, N_LABELS - len(labels))
-    choice = choose_name_weight(options.replace(name_documents="always", name_weight=2), catalogue, Tfidf(), TRAIN, ONE)
+    choice = choose_name_weight(
+        options.replace(name_documents="always", name_weight=2, name_length=1), catalogue, Tfidf(), TRAIN, ONE
+    )
     assert "max_unseen_labels" in choice.reason
 
 
@@ -169,7 +175,7 @@ def make_joined_dataset() -> Dataset:
     names = [LabelName("a", "a"), LabelName("c", "c"), LabelName("d", "unknown")]
     X = np.ones((8, 2), np.float32)
     X[-1] = 0
-    labels, data = join_names(Dataset.from_matrix(X), X.any(axis=1), collector, names, 3.0)
+    labels, data = join_names(Dataset.from_matrix(X), X.any(axis=1), collector, names, NameScale(3.0, 0.5))
     assert labels == ["a", "b", "c"]
     return data
 
@@ -182,7 +188,7 @@ def test_names_follow_the_documents() -> None:
     assert data.Y.toarray().tolist() == [*([[0, 1, 0], [1, 0, 0]] * 3)[:5], [1, 0, 0], [0, 0, 1]]
     assert data.is_name.tolist() == [False] * 5 + [True] * 2
     assert data.weights.tolist() == [1] * 5 + [3, 3 * UNSEEN_FACTOR]  # label c has no document
-    assert data.X.toarray()[:, 0] == pytest.approx([1] * 5 + [NAME_LENGTH] * 2)
+    assert data.X.toarray()[:, 0] == pytest.approx([1] * 5 + [0.5] * 2)
     assert data.document_labels.shape == (5, 3)
 
 
@@ -196,7 +202,13 @@ def test_names_are_never_held_out() -> None:
 
 
 def test_document_weights_leave_the_weight_of_names(vocabulary: Path) -> None:
-    options = {"vocabulary": str(vocabulary), "name_documents": "always", "name_weight": 2, "analyzer": "words"}
+    options = {
+        "vocabulary": str(vocabulary),
+        "name_documents": "always",
+        "name_weight": 2,
+        "name_length": 1,
+        "analyzer": "words",
+    }
     prepared = Pipeline.from_parameters("dismec", parameters=options).prepare(TRAIN, ONE)
     weighted = prepared.with_document_weights(np.full(len(TRAIN), 0.5)).data.weights
     assert weighted is not None

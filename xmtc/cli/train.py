@@ -172,9 +172,10 @@ def print_training_summary(tagger: Tagger, output: Path, method: str, seconds: f
 
 def describe_name_choice(chosen: dict[str, Any]) -> str:
     """Return the entry chosen_names of about.json as a sentence."""
-    from xmtc.name_documents import NameChoice
+    from xmtc.name_documents import NameChoice, NameScale
 
-    choice = NameChoice(chosen["weight"], chosen["because"], chosen.get("names", 0), chosen.get("unseen_labels", 0))
+    scale = NameScale(chosen["weight"], chosen["length"])
+    choice = NameChoice(scale, chosen["because"], chosen.get("names", 0), chosen.get("unseen_labels", 0))
     return str(choice)
 
 
