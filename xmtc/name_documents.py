@@ -42,9 +42,9 @@ MAX_TRIAL_WORDS = 2_000_000
 HELD_OUT_SHARE, MAX_HELD_OUT_DOCUMENTS = 0.2, 2000
 # Lengths of the features of a name, where a document has 1, and weights to try. A name is a few words among many in a
 # long document, so that the small weights that a name of length 1 needs do not find it (docs/results/accuracy.md).
-TRIAL_WEIGHTS = {1.0: (1.0,), 0.3: (1.0, 3.0, 10.0)}
+TRIAL_WEIGHTS = {1.0: (1.0,), 0.3: (1.0, 3.0)}
 DEFAULT_LENGTH, DEFAULT_WEIGHT = 0.3, 3.0
-UNSEEN_FACTOR = 3.0  # of the weight of a name, if its label has no documents
+UNSEEN_FACTOR = 3.0  # of the weight of a short name, if its label has no documents
 MIN_NDCG_GAIN = 0.002  # minimum gain in nDCG@5 over training without names
 MIN_GAIN_STANDARD_ERRORS = 2.0  # minimum gain, in standard errors of the gain
 WORD_PATTERN = re.compile(r"[^\W\d_]{3}")  # a label with three letters in a row may be its own name
@@ -98,7 +98,7 @@ class NameTraining(ParameterSet):
         return [
             NameScale(weight, length)
             for length in lengths
-            for weight in ([self.name_weight] if self.name_weight else TRIAL_WEIGHTS.get(length, (1.0, 3.0, 10.0)))
+            for weight in ([self.name_weight] if self.name_weight else TRIAL_WEIGHTS.get(length, (1.0, 3.0)))
         ]
 
 
@@ -107,6 +107,11 @@ class NameScale(NamedTuple):
 
     weight: float
     length: float
+
+    @property
+    def unseen_weight(self) -> float:
+        """Weight for a label without documents."""
+        return self.weight * UNSEEN_FACTOR if self.length < 1 else self.weight
 
     def __str__(self) -> str:
         return f"weight {self.weight:g} and length {self.length:g}"
@@ -298,7 +303,7 @@ def join_names(
         Labels of the documents.
     names, scale
         Names, and their weight and length. The weight of a label is divided by the square root of its number of names,
-        and is larger if it has no documents.
+        and a label without documents has `unseen_weight`.
     classes
         Order of the labels; by default they are sorted.
     """
@@ -318,7 +323,7 @@ def join_names(
     is_name = np.arange(n_docs + len(names)) >= n_docs
     data = data if n_docs + len(names) == data.n_docs else data.select_rows(np.append(np.arange(n_docs), kept))
     has_documents = np.bincount(Y.indices, minlength=Y.shape[1]) > 0
-    label_weights = np.where(has_documents, scale.weight, UNSEEN_FACTOR * scale.weight)
+    label_weights = np.where(has_documents, scale.weight, scale.unseen_weight)
     name_weights = (label_weights / np.sqrt(np.maximum(np.bincount(name_columns, minlength=Y.shape[1]), 1)))[
         name_columns
     ]
