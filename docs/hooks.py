@@ -29,6 +29,7 @@ from xmtc.core.hyperparameters import describe_expected
 from xmtc.evaluation import METRIC_FAMILIES
 from xmtc.features import VIEWS, view_class
 from xmtc.methods import METHODS, method_class
+from xmtc.name_documents import NameTraining
 from xmtc.scores.calibration import Calibration
 
 ROOT = Path(__file__).parent.parent
@@ -156,7 +157,7 @@ def methods_part() -> str:
     for name in METHODS:
         method = method_class(name)
         parts += [f"## {name}", inspect.getdoc(sys.modules[method.__module__]) or "", parameters_table(method)]
-    for recipe in (*map(view_class, VIEWS), Calibration):
+    for recipe in (*map(view_class, VIEWS), NameTraining, Calibration):
         description = (inspect.getdoc(recipe) or "").partition("\n\nParameters\n")[0]
         parts += [f"## {recipe.title}", description, parameters_table(recipe)]
     return "\n\n".join(parts)

@@ -1,4 +1,4 @@
-"""Assignment of hyper-parameters by name to a method, its members, its views and the calibration.
+"""Assignment of hyper-parameters by name to a method, its members, its views, label names and the calibration.
 
 Classifier, commands, tuning and ensembles use this module. A parameter of a member has the name of the member as a
 prefix, `parabel.n_trees`; the second member of the same name is numbered, `parabel-2.n_trees`.
@@ -29,6 +29,7 @@ from xmtc.data.in_memory import check_integer_names
 from xmtc.errors import XmtcError, find_similar_names
 from xmtc.features import FEATURES, TEXTS, View, select_views, view_class
 from xmtc.methods import method_class, method_name
+from xmtc.name_documents import NameTraining, has_name_training
 from xmtc.scores.calibration import Calibration
 from xmtc.tagger import Tagger
 
@@ -111,7 +112,8 @@ def build_views(method: Method, content: str, parameters: Parameters) -> dict[st
     A parameter of several views, such as `lowercase`, is set for all of them. Raise XmtcError for an unknown one.
     """
     kinds = select_views(method.required_views, content, type(method).__name__)
-    known = [field.name for recipe in (type(method), *kinds.values(), Calibration) for field in fields(recipe)]
+    recipes = (type(method), *kinds.values(), *list_training_recipes(method, content))
+    known = [field.name for recipe in recipes for field in fields(recipe)]
     for key in parameters:
         if key not in known:
             name = method_name(method)
@@ -123,12 +125,29 @@ def build_views(method: Method, content: str, parameters: Parameters) -> dict[st
     }
 
 
+def list_training_recipes(method: Method, content: str) -> list[type[ParameterSet]]:
+    """Return the parameter sets of a training beside those of the method and its views."""
+    return [*([NameTraining] if has_name_training(method, content) else []), Calibration]
+
+
 def build_calibration(parameters: Parameters) -> tuple[Calibration, dict[str, Any]]:
     """Return the calibration options, and the parameters that are left."""
-    own = {field.name for field in fields(Calibration)}
-    return build_parameter_set(Calibration, parameters), {
-        key: value for key, value in parameters.items() if key not in own
-    }
+    return take_parameter_set(Calibration, parameters)
+
+
+def build_name_training(
+    method: Method, content: str, parameters: Parameters
+) -> tuple[NameTraining | None, dict[str, Any]]:
+    """Return the options of training on label names, None if the method cannot, and the parameters that are left."""
+    return (
+        take_parameter_set(NameTraining, parameters) if has_name_training(method, content) else (None, {**parameters})
+    )
+
+
+def take_parameter_set(kind: type[ParameterSetT], parameters: Parameters) -> tuple[ParameterSetT, dict[str, Any]]:
+    """Return a parameter set, and the parameters that are left."""
+    own = {field.name for field in fields(kind)}
+    return build_parameter_set(kind, parameters), {key: value for key, value in parameters.items() if key not in own}
 
 
 def collect_view_presets(method: Method) -> dict[str, Any]:
@@ -175,7 +194,9 @@ def collect_all_parameters(method: Method | str, stored_parameters: Parameters) 
     preset = collect_view_presets(built)
     for view in (build_parameter_set(kind, stored_parameters).fill_unset(preset) for kind in kinds.values()):
         found |= collect_set_fields(view)
-    return found | collect_set_fields(build_parameter_set(Calibration, stored_parameters))
+    for kind in list_training_recipes(built, TEXTS):
+        found |= collect_set_fields(build_parameter_set(kind, stored_parameters))
+    return found
 
 
 def collect_set_fields(recipe: ParameterSet) -> dict[str, tuple[Field, Any]]:
@@ -213,7 +234,7 @@ def select_applicable_parameters(method: Method | str, content: str, stored_para
     built = build_method_ignoring_unknown(method, stored_parameters)
     recipes: list[type[ParameterSet]] = [
         *select_views(built.required_views, content, type(built).__name__).values(),
-        Calibration,
+        *list_training_recipes(built, content),
     ]
     known = {*collect_method_fields(built), *(field.name for recipe in recipes for field in fields(recipe))}
     return {name: value for name, value in stored_parameters.items() if name in known}
@@ -284,6 +305,7 @@ def parameters_from_about(about: Mapping[str, Any]) -> dict[str, Any]:
     """
     method = method_from_json(about)
     found = select_non_default_parameters(Calibration, {name: about[name] for name in ("calibrate",) if name in about})
+    found |= select_non_default_parameters(NameTraining, about.get("names", {}))
     found |= select_non_default_parameters(type(method), about["parameters"])
     preset = collect_view_presets(method)
     for name, values in about["views"].items():

@@ -1,6 +1,7 @@
 """Training of a Tagger from documents.
 
-A Pipeline is the recipe of a Tagger: a method, the views that the method reads, and the calibration of its scores."""
+A Pipeline is the recipe of a Tagger: a method, the views that the method reads, training on label names, and the
+calibration of its scores."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import Field, dataclass, fields, replace
-from itertools import chain, compress
+from itertools import chain, compress, islice
 from typing import Any
 
 import numpy as np
@@ -33,11 +34,24 @@ from xmtc.features.names import FittedNames, Names
 from xmtc.features.tfidf import Tfidf
 from xmtc.methods import check_savable
 from xmtc.methods.ensemble.model import remap_labels
+from xmtc.name_documents import (
+    NEVER,
+    NameCatalogue,
+    NameChoice,
+    NameTraining,
+    build_catalogue,
+    choose_name_weight,
+    fit_view_with_names,
+    has_word_labels,
+    join_names,
+    sample_documents,
+)
 from xmtc.parameters import (
     Parameters,
     as_json_value,
     build_calibration,
     build_method,
+    build_name_training,
     build_views,
     collect_method_fields,
     collect_set_fields,
@@ -52,15 +66,17 @@ from xmtc.text.languages import detect_text_language
 from xmtc.text.string_index import StringIndex
 
 DEFAULT_CALIBRATION, NO_CALIBRATION = Calibration(), Calibration(calibrate=False)
+FIRST_DOCUMENTS = 1000  # whose labels show whether labels are words
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Method, views and calibration of a training."""
+    """Method, views, calibration and label names of a training."""
 
     method: Method
     views: Views
     calibration: Calibration = DEFAULT_CALIBRATION
+    names: NameTraining | None = None  # None if names are no training documents
 
     @classmethod
     def from_parameters(
@@ -75,11 +91,12 @@ class Pipeline:
         content : {"texts", "features"}
             Content of the corpus.
         parameters : dict, optional
-            Hyper-parameters of the method, of its views and of the calibration.
+            Hyper-parameters of the method, of its views, of label names and of the calibration.
         """
         method, remaining = build_method(method, parameters or {})
         calibration, remaining = build_calibration(remaining)
-        return cls(method, build_views(method, content, remaining), calibration)
+        names, remaining = build_name_training(method, content, remaining)
+        return cls(method, build_views(method, content, remaining), calibration, names)
 
     def with_parameters(self, values: Parameters) -> Pipeline:
         """Return a copy with some parameters replaced."""
@@ -89,13 +106,15 @@ class Pipeline:
             name: view.replace(**select_own_parameters(view, remaining)).fill_unset(presets)
             for name, view in self.views.items()
         }
-        return Pipeline(method, views, self.calibration.replace(**select_own_parameters(self.calibration, remaining)))
+        calibration = self.calibration.replace(**select_own_parameters(self.calibration, remaining))
+        names = self.names and self.names.replace(**select_own_parameters(self.names, remaining))
+        return Pipeline(method, views, calibration, names)
 
     @property
     def parameters(self) -> dict[str, tuple[Field, Any]]:
         """Fields and values of all parameters, by parameter name."""
         parameters = collect_method_fields(self.method)
-        for recipe in (*self.views.values(), self.calibration):
+        for recipe in (*self.views.values(), *([self.names] if self.names else []), self.calibration):
             parameters |= collect_set_fields(recipe)
         return parameters
 
@@ -135,7 +154,7 @@ class Pipeline:
         with self._load_method_in_background(documents, run):
             prepared = self.prepare(documents, run, classes)
         if weights is not None:
-            prepared = replace(prepared, data=replace(prepared.data, weights=weights))
+            prepared = prepared.with_document_weights(weights)
         valid_data = None if valid is None else prepared.build_labelled_dataset(valid, run)
         tagger = prepared.train(self.method, valid_data, run, self.calibration)
         about = tagger.about | {"reading": read_options} if read_options else tagger.about
@@ -161,6 +180,7 @@ class Pipeline:
         """Fit the views on labelled documents and return the method's training data."""
         check_savable(self.method)
         collector = LabelCollector(run)
+        documents, can_use_names = self._make_repeatable_for_names(documents)
         documents, names, language = self._collect_label_names(documents, classes)
         stream = collector.collect(self._read_in_batches(documents, run))
         fitted, data, choice = self._fit_views(
@@ -171,7 +191,7 @@ class Pipeline:
         known = collector.id_by_label.keys() | {name.label for name in names}
         labels = sorted(known) if classes is None else [label for label in classes if label in known]
         label_index = StringIndex.from_strings(labels)
-        return TrainingData(
+        prepared = TrainingData(
             views=self.views,
             fitted_views=fitted,
             labels=label_index,
@@ -179,7 +199,52 @@ class Pipeline:
             data=replace(data, Y=collector.to_matrix(labels), names=build_label_names(names, fitted, labels)),
             fingerprint=collector.fingerprint(),
             analyzer_choice=choice,
+            names=self.names,
         )
+        return self._add_names(prepared, documents, collector, classes, run) if can_use_names else prepared
+
+    def _make_repeatable_for_names(self, documents: Iterable[Document]) -> tuple[Iterable[Document], bool]:
+        """Return the documents, and whether label names may become training documents, for which they are read again.
+
+        A stream of documents is then held in memory."""
+        if self.names is None or self.names.name_documents == NEVER or "tfidf" not in self.views:
+            return documents, False
+        if is_repeatable(documents):
+            return documents, bool(self.names.vocabulary) or has_word_labels(islice(documents, FIRST_DOCUMENTS))
+        documents = iter(documents)
+        first = list(islice(documents, FIRST_DOCUMENTS))
+        if self.names.vocabulary or has_word_labels(first):
+            return [*first, *documents], True
+        return chain(first, documents), False
+
+    def _add_names(
+        self,
+        prepared: TrainingData,
+        documents: Iterable[Document],
+        collector: LabelCollector,
+        classes: Sequence[str] | None,
+        run: Run,
+    ) -> TrainingData:
+        """Return the training data with label names as further documents, if held-out documents show a gain."""
+        assert self.names is not None
+        assert prepared.data.Y is not None
+        views = {name: prepared.set_analyzer(view) for name, view in self.views.items()}
+        sample = sample_documents(documents, np.diff(prepared.data.Y.indptr) > 0)
+        texts = (document.text for document in sample)
+        known_classes = None if classes is None else set(classes)
+        catalogue = build_catalogue(self.names, sorted(collector.id_by_label), texts, known_classes)
+        tfidf = views["tfidf"]
+        assert isinstance(tfidf, Tfidf)
+        choice = choose_name_weight(self.names, catalogue, tfidf, sample, run)
+        prepared = replace(prepared, name_choice=choice)
+        if choice.is_used:
+            fitted, parts = {}, {}
+            for name, view in views.items():
+                stream = self._read_in_batches(documents, run)
+                fitted[name], parts[name] = fit_view_with_names(view, stream, catalogue.names, run)
+            prepared = prepared.join_names(fitted, Dataset(parts), collector, catalogue, classes)
+        logging.getLogger("xmtc").info(str(prepared.name_choice))
+        return prepared
 
     def _fit_views(
         self,
@@ -268,6 +333,49 @@ class TrainingData:
     data: Dataset
     fingerprint: str  # of the documents
     analyzer_choice: AnalyzerChoice | None = None  # for analyzer=auto
+    names: NameTraining | None = None
+    name_choice: NameChoice | None = None  # if label names may be training documents; those are the last rows of data
+
+    @property
+    def n_docs(self) -> int:
+        """Number of documents, without names of labels."""
+        return self.data.n_docs if self.data.is_name is None else int((~self.data.is_name).sum())
+
+    def with_document_weights(self, weights: np.ndarray) -> TrainingData:
+        """Return a copy with weights of the documents; names of labels keep theirs."""
+        weights = as_document_weights(weights, self.n_docs)
+        if self.data.weights is not None:
+            weights = np.append(weights, self.data.weights[self.n_docs :])
+        return replace(self, data=replace(self.data, weights=weights))
+
+    def set_analyzer(self, view: View) -> View:
+        """Return the view with the selected analyzer, if it was to be selected."""
+        is_auto = self.analyzer_choice is not None and isinstance(view, Tfidf) and view.analyzer == AUTO
+        return view.replace(analyzer=self.analyzer_choice.analyzer) if self.analyzer_choice and is_auto else view
+
+    def join_names(
+        self,
+        fitted: FittedViews,
+        data: Dataset,
+        collector: LabelCollector,
+        catalogue: NameCatalogue,
+        classes: Sequence[str] | None,
+    ) -> TrainingData:
+        """Return a copy whose data are the documents and, after them, the names of labels."""
+        assert self.name_choice is not None
+        is_known = features.mark_known_documents(fitted, data)
+        labels, data = join_names(data, is_known, collector, catalogue.names, self.name_choice.scale, classes)
+        index = StringIndex.from_strings(labels)
+        n_names = 0 if data.is_name is None else int(data.is_name.sum())
+        n_unseen = len(labels) - len(collector.id_by_label.keys() & set(labels))
+        return replace(
+            self,
+            fitted_views=fitted,
+            labels=index,
+            classes=index if classes is None else self.classes,
+            data=data,
+            name_choice=replace(self.name_choice, n_names=n_names, n_unseen_labels=n_unseen),
+        )
 
     def train(
         self,
@@ -282,10 +390,9 @@ class TrainingData:
             fitted = calibration.fit_calibrated(method, self.data, valid, run, calibration_options.calibrate)
         finally:
             run.checkpoint.release()
-        assert self.data.Y is not None
         class_ids = self.classes.find_packed(self.labels.text, self.labels.ends)
         frequencies = np.zeros(len(self.classes), np.int64)
-        frequencies[class_ids] = np.bincount(self.data.Y.indices, minlength=len(self.labels))
+        frequencies[class_ids] = np.bincount(self.data.document_labels.indices, minlength=len(self.labels))
         model = fitted.model
         if len(self.classes) > len(self.labels):
             model = remap_labels(model, class_ids, len(self.classes))
@@ -306,10 +413,12 @@ class TrainingData:
             "package": find_package(type(method)),
             "views": {name: parameters_as_json(view) for name, view in self.views.items()},
             "sizes": self.data.sizes,
-            "n_docs": self.data.n_docs,
+            "n_docs": self.n_docs,
             "n_labels": len(self.classes),
             "data": f"blake2b:{self.fingerprint}",
             **({"chosen": self.analyzer_choice.as_json()} if self.analyzer_choice else {}),
+            **({"names": parameters_as_json(self.names)} if self.names else {}),
+            **({"chosen_names": self.name_choice.as_json()} if self.name_choice else {}),
         }
 
 
@@ -396,6 +505,6 @@ def peek_first_document(documents: Iterable[Document]) -> tuple[Document, Iterat
     return first, chain([first], stream)
 
 
-def select_own_parameters(recipe: View | Calibration, values: Parameters) -> dict[str, Any]:
+def select_own_parameters(recipe: View | Calibration | NameTraining, values: Parameters) -> dict[str, Any]:
     """Return the values whose names are fields of a view or of the calibration."""
     return {field.name: values[field.name] for field in fields(recipe) if field.name in values}

@@ -93,11 +93,12 @@ def test_metrics_match_a_worked_example(comparison):
     assert poor.cost.predict_ms is None
 
 
-def test_psp_equals_the_value_of_evaluate(comparison):
+def test_ratios_equal_the_values_of_evaluate(comparison):
     from xmtc.evaluation import evaluate
 
     truth = GroundTruth.from_documents(DOCUMENTS, [ONE, OTHER])
-    values = evaluate(truth.renumber_predictions(POOR)[0], truth.Y, ["PSP@1", "PSP@3"], truth.frequencies, n_train=10)
+    names = ["PSP@1", "PSP@3", "rare@5", "unseen@5"]
+    values = evaluate(truth.renumber_predictions(POOR)[0], truth.Y, names, truth.frequencies, n_train=10)
     for name, value in values.items():
         assert comparison.entries[0].metrics[name].mean == pytest.approx(value)
 

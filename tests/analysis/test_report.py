@@ -290,6 +290,15 @@ def test_perfect_ranking_has_an_interval_of_zero_width():
     assert (result.mean, result.low, result.high) == pytest.approx((1, 1, 1))
 
 
+def test_recall_of_rare_and_unseen_labels_is_reported_if_documents_have_them():
+    ranked = Predictions(np.array([[0, 1], [1, 0], [2, 0]]), np.full((3, 2), 0.5))
+    Y = csr_array(np.array([[1, 1, 0, 0], [0, 1, 0, 1], [0, 0, 1, 0]]))
+    metrics = compute_report(ranked, ranked, Y, np.array([50, 3, 30]), 60).metrics
+    assert metrics["unseen@5"].mean == 0  # the second document has label 3, which is missed
+    assert metrics["rare@5"].mean == 1  # label 1 of the first two documents
+    assert not {"unseen@5", "rare@5"} & compute_report(ranked, ranked, Y[:, :3], np.full(3, 9), 60).metrics.keys()
+
+
 def test_labels_are_not_formulas_in_spreadsheets(report):
     names = ["=1+1", "b", "c", "d", "e"]
     rows = render_label_csv(NamedReport(report, "t", {}, names.__getitem__, str))

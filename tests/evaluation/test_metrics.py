@@ -88,6 +88,9 @@ Y = truth([[0, 2], [1], [], [2, 4]], 5)
         ("rawPSP@2", ((1 + 0) / 2 + (0 + 2) / 2 + 0 + 3 / 2) / 4),
         ("rawPSP@3", ((1 + 3) / 3 + 2 / 3 + 0 + 3 / 3) / 4),
         ("PSnDCG@2", ((1 + 3) / (1 + L) + 2 * L) / ((3 + L) / (1 + L) + 2 + (5 + 3 * L) / (1 + L))),
+        ("rare@1", (1 / 2 + 0 + 1) / 3),
+        ("rare@3", 1.0),
+        ("unseen@3", 0.0),
         ("coverage@1", 2 / 4),
         ("coverage@3", 3 / 4),
         ("micro-P@0.5", 3 / 6),
@@ -105,6 +108,20 @@ Y = truth([[0, 2], [1], [], [2, 4]], 5)
 def test_by_hand(name: str, expected: float) -> None:
     result = evaluate(PREDICTED, Y, [name], train_frequencies=np.ones(4), propensity=Steps(), n_train=9)
     assert result == {name: pytest.approx(expected, abs=1e-12)}
+
+
+def test_recall_of_unseen_and_rare_labels_by_hand() -> None:
+    """Training documents by label: 0, 5, 6, 0, 1. Only the first three documents have unseen or rare labels."""
+    Y = truth([[0, 1, 3], [2, 4], [0, 2], [2]], 5)
+    found = predictions([[0, 1, 2], [3, 4, 1], [2, 3, 1], [0, 3, 4]])
+    frequencies = np.array([0, 5, 6, 0, 1])
+    values = evaluate(found, Y, ["unseen@1", "unseen@5", "rare@1", "rare@5"], frequencies)
+    assert list(values.values()) == pytest.approx([(1 / 2 + 0) / 2, (1 / 2 + 0) / 2, 0, 1])
+    per_document = evaluate_per_document(found, Y, "unseen@5", frequencies)["unseen@5"]
+    assert per_document == pytest.approx([1, 0, 0, 0])  # 1/2, divided by the half of the documents that count
+    assert np.isnan(evaluate(found, Y, "unseen@5", np.ones(5))["unseen@5"])  # no document counts
+    with pytest.raises(XmtcError, match="unseen and rare need train_frequencies"):
+        evaluate(found, Y, "rare@5")
 
 
 def test_tuned_thresholds_by_hand() -> None:
@@ -416,10 +433,13 @@ def test_custom_metric_is_one_declaration() -> None:
     assert evaluate_per_document(PREDICTED, Y, ["RR@10"])["RR@10"].tolist() == [1, 1 / 2, 0, 1]
 
     with pytest.raises(
-        XmtcError, match=r"did you mean RR@5\?.* rawPSP@k, ECE@k, hP@k, hR@k, hF1@k, RR@k with k from 1;"
+        XmtcError,
+        match=r"did you mean RR@5\?.* rawPSP@k, unseen@k, rare@k, ECE@k, hP@k, hR@k, hF1@k, RR@k with k from 1;",
     ):
         parse_metric("RR")
-    with pytest.raises(XmtcError, match=r"only P, R, nDCG, .*PSP, PSnDCG, rawPSP, example-P, .* RR have one"):
+    with pytest.raises(
+        XmtcError, match=r"only P, R, nDCG, .*PSP, PSnDCG, rawPSP, unseen, rare, example-P, .* RR have one"
+    ):
         evaluate_per_document(PREDICTED, Y, ["coverage@1"])
 
 

@@ -27,6 +27,7 @@ LAYERS = [
         "hub",
         "parameters",
         "analyzer_selection",
+        "name_documents",
         "scores",
         "explain",
     },

@@ -19,6 +19,7 @@ def methods(
     """List the methods, or the hyper-parameters of one method."""
     from xmtc.features import view_class
     from xmtc.methods import METHOD_REGISTRY, method_class
+    from xmtc.name_documents import NameTraining
     from xmtc.scores.calibration import Calibration
 
     if name is None:
@@ -27,13 +28,16 @@ def methods(
         echo("\n`xmtc methods NAME` lists the hyper-parameters of a method.")
         return
     method = method_class(name)
+    has_names = method.has_weight_support and not method.has_label_name_input  # True for properties of combinations
     echo(f"{name}: {get_first_docstring_line(method)}\n")
     echo(format_parameters(method))
     for view in list_method_views(method):
         echo(f"\n{view_class(view).title}:\n")
         echo(format_parameters(view_class(view), method.view_defaults))
-    echo(f"\n{Calibration.title}:\n")
-    echo(format_parameters(Calibration))
+    recipes: list[type[NameTraining | Calibration]] = [NameTraining, Calibration]
+    for recipe in recipes if has_names else recipes[1:]:
+        echo(f"\n{recipe.title}:\n")
+        echo(format_parameters(recipe))
     echo(f"\nSet them with -p: xmtc train CORPUS -m {name} -o MODEL -p NAME=VALUE")
 
 

@@ -155,6 +155,8 @@ def print_training_summary(tagger: Tagger, output: Path, method: str, seconds: f
 
     if chosen := tagger.about.get("chosen"):
         echo(f"analyzer={chosen['analyzer']}: {chosen['because']}.", err=True)
+    if chosen_names := tagger.about.get("chosen_names"):
+        echo(describe_name_choice(chosen_names), err=True)
     if isinstance(names := tagger.views.get("names"), FittedNames):
         echo(f"Label names are compared with stemming={names.stemming}.", err=True)
     if isinstance(columns := tagger.views.get("columns"), FittedColumns):
@@ -166,6 +168,15 @@ def print_training_summary(tagger: Tagger, output: Path, method: str, seconds: f
         f"Next: xmtc evaluate {output} CORPUS",
         err=True,
     )
+
+
+def describe_name_choice(chosen: dict[str, Any]) -> str:
+    """Return the entry chosen_names of about.json as a sentence."""
+    from xmtc.name_documents import NameChoice, NameScale
+
+    scale = NameScale(chosen["weight"], chosen["length"])
+    choice = NameChoice(scale, chosen["because"], chosen.get("names", 0), chosen.get("unseen_labels", 0))
+    return str(choice)
 
 
 def check_workdir_option(workdir: Path, pipeline: Pipeline, method: str) -> None:

@@ -197,6 +197,8 @@ class Dataset:
         Document weights: 2 counts like the document twice, 0 like its absence.
     names : LabelNames, optional
         Names of labels, for methods with `has_label_name_input`.
+    is_name : ndarray of bool, shape (n_docs,), optional
+        Rows that are a name of a label instead of a document. They are never held out.
 
     Raises
     ------
@@ -214,6 +216,7 @@ class Dataset:
     Y: csr_array | None = None
     weights: np.ndarray | None = None
     names: LabelNames | None = None
+    is_name: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         for name, view in self.views.items():
@@ -231,6 +234,8 @@ class Dataset:
             raise XmtcError("The Dataset has no views; expected at least one, such as {'columns': Bag(matrix)}.")
         if self.Y is not None:
             rows["Y"] = self.Y.shape[0]
+        if self.is_name is not None:
+            rows["is_name"] = len(self.is_name)
         if len(set(rows.values())) > 1:
             counts = ", ".join(f"{name} has {n:,}" for name, n in rows.items())
             raise XmtcError(
@@ -254,6 +259,12 @@ class Dataset:
     def sizes(self) -> dict[str, int]:
         """Number of columns of each Bag and of ids of each Tokens, by view."""
         return {name: view.size for name, view in self.views.items()}
+
+    @property
+    def document_labels(self) -> csr_array:
+        """Labels of the documents, without the rows that are names of labels."""
+        assert self.Y is not None
+        return self.Y if self.is_name is None else self.Y[~self.is_name]
 
     @property
     def bag(self) -> Bag:
@@ -281,7 +292,8 @@ class Dataset:
         views = {name: view.select_rows(index) for name, view in self.views.items()}
         Y = None if self.Y is None else self.Y[index]
         weights = None if self.weights is None else self.weights[index]
-        return self.copy_with(views=views, Y=Y, weights=weights)
+        is_name = None if self.is_name is None else self.is_name[index]
+        return self.copy_with(views=views, Y=Y, weights=weights, is_name=is_name)
 
     def select_label_columns(self, columns: np.ndarray) -> Dataset:
         """Return a copy with some of the labels, and without label names."""
@@ -312,6 +324,8 @@ class Dataset:
             digest.update(np.ascontiguousarray(part).data)
         if self.weights is not None:
             digest.update(self.weights.data)
+        if self.is_name is not None:
+            digest.update(self.is_name.data)
         for part in () if self.names is None else self.names.arrays():
             digest.update(np.ascontiguousarray(part).data)
         return digest.hexdigest()

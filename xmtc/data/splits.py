@@ -198,9 +198,11 @@ def sample_rows_keeping_labels(data: Dataset, seed: int, n_rows: int) -> np.ndar
 
 
 def find_labelled_rows(data: Dataset) -> np.ndarray:
-    """Return the rows of the documents with labels and a positive weight."""
+    """Return the rows of the documents with labels and a positive weight; names of labels are no documents."""
     assert data.Y is not None
     has_labels = np.diff(data.Y.indptr) > 0
+    if data.is_name is not None:
+        has_labels &= ~data.is_name
     return np.flatnonzero(has_labels if data.weights is None else has_labels & (data.weights > 0))
 
 

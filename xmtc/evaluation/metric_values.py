@@ -36,7 +36,8 @@ def evaluate(
     metrics : str or iterable of str
         Names of metrics, such as `P@5`, `nDCG@5` or `macro-F1@0.5`.
     train_frequencies : array of shape (n_labels,), optional
-        Number of training documents with each label, for the propensity-scored metrics. Missing labels count 0.
+        Number of training documents with each label, for the propensity-scored metrics and for unseen and rare labels.
+        Missing labels count 0.
     propensity : Propensity
         Propensity model of the propensity-scored metrics.
     n_train : int, optional
@@ -49,7 +50,7 @@ def evaluate(
     Returns
     -------
     dict of str to float
-        Values by metric name; nan for a frequency group without labels.
+        Values by metric name; nan for a frequency group without labels, or without documents that count.
 
     Raises
     ------

@@ -31,6 +31,7 @@ class RankedResults:
     inverse_propensities: np.ndarray | None = None  # (n_columns,) float64, for the propensity-scored metrics
     lineage: csr_array | None = None  # (n_columns, n_nodes) ones at each label and its ancestors
     assigned: Predictions | None = None  # labels selected by tuned thresholds, for metrics at @decision
+    train_frequencies: np.ndarray | None = None  # (n_columns,) training documents, for the metrics of rare labels
 
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -121,12 +122,13 @@ def to_ranked_results(
         )
     if lineage is not None and lineage.shape[0] != true.shape[1]:
         raise XmtcError(f"lineage has {lineage.shape[0]} rows for {true.shape[1]} labels; expected one row per label.")
-    if train_frequencies is None or n_train is None:
+    if train_frequencies is None:
         return RankedResults(predictions, true, lineage=lineage, assigned=assigned)
 
     unseen = np.zeros(max(true.shape[1] - len(train_frequencies), 1))
     frequencies = np.append(train_frequencies, unseen)
-    return RankedResults(predictions, true, propensity.inverse(frequencies, n_train), lineage, assigned)
+    inverse = None if n_train is None else propensity.inverse(frequencies, n_train)
+    return RankedResults(predictions, true, inverse, lineage, assigned, frequencies)
 
 
 def as_true_labels(Y: Indicators) -> csr_array:

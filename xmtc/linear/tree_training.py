@@ -213,7 +213,7 @@ def shuffle_documents(data: Dataset, seed: int, run: Run) -> Dataset:
     (name,) = data.views
     assert data.Y is not None
     weights = None if data.weights is None else data.weights[order]
-    return data.copy_with(views={name: bag}, Y=data.Y[order], weights=weights)
+    return data.copy_with(views={name: bag}, Y=data.Y[order], weights=weights, is_name=None)
 
 
 def join_blocks(parts: list[tuple[int, TrainedNode]]) -> TrainedNode:

@@ -116,7 +116,7 @@ def audit(
         name = method_name(pipeline.method)
         raise XmtcError(f"{name} matches label names and learns nothing from documents; choose another --method.")
     notes = DocumentCollector()
-    prepared = pipeline.prepare(notes.watch(documents), run)
+    prepared = replace(pipeline, names=None).prepare(notes.watch(documents), run)
     names = prepared.labels.words()
     concepts = None if vocabulary is None else LabelConcepts.from_labels(vocabulary, names, language)
     corpora = AuditedCorpus(prepared, notes, names, concepts)

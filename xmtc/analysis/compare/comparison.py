@@ -20,10 +20,13 @@ from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.evaluation import parse_metric
 from xmtc.evaluation.metric_values import compute_overlap
 from xmtc.evaluation.metrics.propensity_scored import compute_gains
+from xmtc.evaluation.metrics.rare_labels import FREQUENCY_BANDS, compute_band_recalls
 from xmtc.evaluation.ranked_results import RankedResults
 from xmtc.evaluation.significance import BOOTSTRAP_RESAMPLES, ConfidenceInterval, resample_means
 
-COMPARISON_METRICS = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
+COMPARISON_METRICS = (
+    "P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5", "rare@5", "unseen@5",
+)  # fmt: skip
 MAX_DISAGREEMENTS = 10
 TAIL_PROBABILITY = 0.025  # on each side of a 95 % interval
 
@@ -177,6 +180,8 @@ def compute_document_gains(ranking: RankedResults) -> tuple[np.ndarray, np.ndarr
         kind, _, k = name.partition("@")
         if kind == "PSP":
             gain, max_gain = compute_gains(ranking, np.ones(int(k)), np.ones(1))
+        elif kind in FREQUENCY_BANDS:
+            gain, max_gain = compute_band_recalls(ranking, int(k), kind)
         else:
             gain, max_gain = parse_metric(name).compute_per_document(ranking), np.ones(ranking.n_docs)
         gains.append(gain)
@@ -206,7 +211,8 @@ def average_band_curves(runs: list[list[BandCurves]]) -> list[BandCurves]:
 def add_metrics(
     entries: Sequence[ComparisonEntry], results: dict[str, CandidateResults], max_gains: np.ndarray, n: int, seed: int
 ) -> list[ComparisonEntry]:
-    """Return the entries with metrics, their intervals and the differences from the best candidate."""
+    """Return the entries with metrics, their intervals and the differences from the best candidate. Metrics that no
+    document counts for are left out."""
     columns = np.column_stack([*(result.document_gains for result in results.values()), max_gains])
     shape = (len(results) + 1, len(COMPARISON_METRICS))
     values = compute_ratios(columns.mean(axis=0).reshape(shape))
@@ -219,6 +225,8 @@ def add_metrics(
             row = rows[entry.name]
             metrics, behind = {}, {}
             for c, metric in enumerate(COMPARISON_METRICS):
+                if not max_gains[:, c].any():  # no document has such labels
+                    continue
                 metrics[metric] = make_interval(values[row, c], samples[:, row, c])
                 difference = values[row, c] - values[best[c], c]
                 behind[metric] = make_interval(difference, samples[:, row, c] - samples[:, best[c], c])

@@ -12,7 +12,7 @@ from xmtc.analysis.report.tables import ReportTable, TableCell, format_range
 from xmtc.evaluation.significance import ConfidenceInterval
 
 MAIN_METRIC = "nDCG@5"  # methods are sorted by it
-DIFFERENCE_METRICS = ("P@1", "P@5", "nDCG@5", "PSP@5")
+DIFFERENCE_METRICS = ("P@1", "P@5", "nDCG@5", "PSP@5", "unseen@5")
 MAX_ALL_PAIRS_METHODS = 12  # with more methods, only pairs with the best one are shown
 MISSING_CELL = "–"
 
@@ -57,25 +57,29 @@ def build_comparison_tables(comparison: Comparison, anchor_suffix: str = "") -> 
 def build_metric_table(comparison: Comparison) -> ReportTable:
     entries = sort_entries(comparison)
     has_failures = any(entry.failed for entry in entries)
+    names = list_shown_metrics(comparison)
     rows: list[list[TableCell]] = []
     for entry in entries:
         main = entry.metrics.get(MAIN_METRIC)
         interval = MISSING_CELL if main is None else f"{format_percent(main.low)} to {format_percent(main.high)}"
-        values = [
-            format_percent(entry.metrics[name].mean) if name in entry.metrics else MISSING_CELL
-            for name in COMPARISON_METRICS
-        ]
+        values = [format_percent(entry.metrics[name].mean) if name in entry.metrics else MISSING_CELL for name in names]
         rows.append([entry.name, *values, interval, *([entry.failed] if has_failures else [])])
-    columns = ["", *COMPARISON_METRICS, f"{MAIN_METRIC}, 95 % interval", *(["failure"] if has_failures else [])]
+    columns = ["", *names, f"{MAIN_METRIC}, 95 % interval", *(["failure"] if has_failures else [])]
     note = f"In percent, the best {MAIN_METRIC} first. The confidence interval is a bootstrap over documents."
     if any(entry.n_runs > 1 for entry in entries):
         note += " Values of methods with several seeds are means over seeds."
     return ReportTable("metrics", "Ranking metrics", note, columns, rows)
 
 
+def list_shown_metrics(comparison: Comparison) -> list[str]:
+    """Return the metrics that a candidate has."""
+    return [name for name in COMPARISON_METRICS if any(name in entry.metrics for entry in comparison.entries)]
+
+
 def build_difference_table(comparison: Comparison) -> ReportTable:
+    names = [name for name in DIFFERENCE_METRICS if name in list_shown_metrics(comparison)]
     rows: list[list[TableCell]] = [
-        [entry.name, *(format_difference(entry.behind[name]) for name in DIFFERENCE_METRICS)]
+        [entry.name, *(format_difference(entry.behind[name]) for name in names)]
         for entry in sort_entries(comparison)
         if entry.behind and len(comparison.successful_entries) > 1
     ]
@@ -83,7 +87,7 @@ def build_difference_table(comparison: Comparison) -> ReportTable:
         "In percentage points, with 95 % confidence intervals of the difference on the same documents (paired "
         "bootstrap). ≈ marks differences whose interval contains 0: they may be chance."
     )
-    return ReportTable("differences", "Difference from the best", note, ["", *DIFFERENCE_METRICS], rows)
+    return ReportTable("differences", "Difference from the best", note, ["", *names], rows)
 
 
 def format_difference(difference: ConfidenceInterval) -> str:

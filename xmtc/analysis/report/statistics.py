@@ -19,6 +19,7 @@ from xmtc.evaluation.assignment_metrics import (
 from xmtc.evaluation.metrics.calibration import BINS, assign_bins
 from xmtc.evaluation.metrics.curves import MIN_OCCURRENCES, compute_label_curves
 from xmtc.evaluation.metrics.propensity_scored import compute_gains
+from xmtc.evaluation.metrics.rare_labels import FREQUENCY_BANDS, compute_band_recalls
 from xmtc.evaluation.ranked_results import RankedResults
 from xmtc.evaluation.significance import ConfidenceInterval, bootstrap_interval, bootstrap_ratio_interval
 
@@ -168,7 +169,11 @@ def compute_report_metrics(ranking: RankedResults, seed: int) -> dict[str, Confi
     intervals = {
         name: bootstrap_interval(parse_metric(name).compute_per_document(ranking), seed=seed) for name in REPORT_METRICS
     }
-    return intervals | {"PSP@5": bootstrap_ratio_interval(*compute_gains(ranking, np.ones(5), np.ones(1)), seed=seed)}
+    ratios = {"PSP@5": compute_gains(ranking, np.ones(5), np.ones(1))}
+    ratios |= {f"{metric}@5": compute_band_recalls(ranking, 5, metric) for metric in FREQUENCY_BANDS}
+    return intervals | {
+        name: bootstrap_ratio_interval(*ratio, seed=seed) for name, ratio in ratios.items() if ratio[1].any()
+    }
 
 
 def as_prediction_matrix(found: Predictions, n_labels: int) -> csr_array:

@@ -108,7 +108,8 @@ class TrialEvaluator:
         return next(iter(tagger.evaluate_predictions(predictions, data.truth, [self.metric]).values()))
 
     def prepare_views(self, pipeline: Pipeline) -> PreparedData:
-        if self.latest is None or self.latest.training.views != pipeline.views:
+        recipe = pipeline.views, pipeline.names
+        if self.latest is None or (self.latest.training.views, self.latest.training.names) != recipe:
             self.latest = None  # frees its memory before the next one is built
             training = pipeline.prepare(self.train, self.run)
             collector, names = LabelCollector(), training.labels.words()

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 from xmtc.core.dataset import Dataset
@@ -31,9 +30,7 @@ from xmtc.methods.lexical.automaton import AhoCorasickAutomaton
 from xmtc.methods.lexical.match_classifier import fit_match_classifier
 from xmtc.methods.lexical.model import LexicalModel
 from xmtc.text.analyzers import AUTO
-from xmtc.text.languages import LANGUAGE_CODES
-from xmtc.vocabulary import NO_CONCEPT, Vocabulary, import_files
-from xmtc.vocabulary.vocabulary import PREFERRED
+from xmtc.vocabulary.label_names import expand_name, list_label_names, load_vocabulary
 
 
 @dataclass(frozen=True)
@@ -72,14 +69,7 @@ class Lexical(Method):
         """
         if not self.vocabulary:
             return (name for label in labels for name in expand_name(label, label))
-        is_file = Path(self.vocabulary).is_file()
-        vocabulary = import_files([self.vocabulary]) if is_file else Vocabulary.load(self.vocabulary)
-        if self.name_language != AUTO:
-            vocabulary.check_language(self.name_language or None)
-            return iterate_names(vocabulary, labels, self.name_language or None)
-        code = LANGUAGE_CODES.get(language or "")
-        is_known = code is not None and vocabulary.has_language(code)
-        return iterate_names(vocabulary, labels, code if is_known else None, should_fall_back=True)
+        return list_label_names(load_vocabulary(self.vocabulary), labels, self.name_language, language)
 
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> LexicalModel:
         if data.names is None:
@@ -98,38 +88,3 @@ class Lexical(Method):
             automaton=automaton,
             evidence=fit_match_classifier(matches, data.tokens(view).lengths, data.Y),
         )
-
-
-def iterate_names(
-    vocabulary: Vocabulary, labels: Sequence[str], language: str | None, should_fall_back: bool = False
-) -> Iterable[LabelName]:
-    """Yield the names of labels and of all other concepts in a language; with should_fall_back, those of a concept
-    without names in it in all languages."""
-    concepts = vocabulary.match(labels).tolist()
-    for label, concept in zip(labels, concepts, strict=True):
-        if concept == NO_CONCEPT:
-            yield from expand_name(label, label)
-        else:
-            yield from iterate_concept_names(vocabulary, concept, label, language, should_fall_back)
-    matched = set(concepts)
-    for concept in range(len(vocabulary)):
-        if concept not in matched and not vocabulary.deprecated[concept]:
-            yield from iterate_concept_names(vocabulary, concept, vocabulary.uri(concept), language, should_fall_back)
-
-
-def iterate_concept_names(
-    vocabulary: Vocabulary, concept: int, label: str, language: str | None, should_fall_back: bool
-) -> Iterable[LabelName]:
-    names = vocabulary.names(concept, language)
-    if should_fall_back and not names:
-        names = vocabulary.names(concept)
-    for name in names:
-        yield from expand_name(label, name.text, name.kind == PREFERRED)
-
-
-def expand_name(label: str, text: str, is_preferred: bool = True) -> Iterable[LabelName]:
-    """Yield a name, and its form without a qualifier in brackets: Mercury for "Mercury (planet)"."""
-    yield LabelName(label, text, is_preferred)
-    unqualified, bracket, _ = text.partition(" (")
-    if bracket and unqualified and text.endswith(")"):
-        yield LabelName(label, unqualified, False)
