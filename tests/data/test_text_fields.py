@@ -13,7 +13,14 @@ from xmtc.data.records import Fields
 from xmtc.data.text_fields import TextField
 from xmtc.errors import XmtcError
 
-RECORD = {"title": "Herring", "abstract": "In the sea", "publisher": "Sea & Co", "year": 1998, "place": None, "labels": ["fish"]}
+RECORD = {
+    "title": "Herring",
+    "abstract": "In the sea",
+    "publisher": "Sea & Co",
+    "year": 1998,
+    "place": None,
+    "labels": ["fish"],
+}
 
 
 def read(folder: Path, records: list[dict[str, Any]], text: str) -> list[str]:
@@ -86,7 +93,9 @@ def test_a_model_learns_from_a_side_column_and_remembers_it(tmp_path):
     corpus = open_corpus(path, fields=Fields(text="text,year:number"))
     tagger = train(corpus, "dismec", calibrate=False)
     assert tagger.about["reading"]["text"] == "text,year:number"
-    assert [labels[0].label for labels in tagger.predict_labels(["same text year_199e1", "same text year_198e1"], 1)] == [
+    assert [
+        labels[0].label for labels in tagger.predict_labels(["same text year_199e1", "same text year_198e1"], 1)
+    ] == [
         "199",
         "198",
     ]

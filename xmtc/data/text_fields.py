@@ -1,8 +1,8 @@
 """Text fields of a corpus with weights, and side columns, as parts of one text.
 
 `title^2,abstract` reads the title as if it stood twice in the text. `publisher:category` and `year:number` become
-words, so that every method and every view reads them: `publisher_springer`, and for a number one word for each number of
-leading digits, `year_19e2` and `year_199e1`, which are nested bins."""
+words, so that every method and every view reads them: `publisher_springer`, and for a number one word for each number
+of leading digits, `year_19e2` and `year_199e1`, which are nested bins."""
 
 from __future__ import annotations
 

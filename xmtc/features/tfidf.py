@@ -48,7 +48,8 @@ from xmtc.text.analyzers import (
 )
 from xmtc.text.stop_words import load_stop_words
 from xmtc.text.string_index import NOT_FOUND, StringIndex, select_most_frequent, select_words
-from xmtc.text.tokenizer import CHUNK_UNIT, TOKEN_UNITS, WORD_UNIT, BatchTermCounts, Tokenizer, batch_texts
+from xmtc.text.token_pattern import NAME_PATTERN, check_token_pattern
+from xmtc.text.tokenizer import CHUNK_UNIT, NAME_UNIT, TOKEN_UNITS, WORD_UNIT, BatchTermCounts, Tokenizer, batch_texts
 from xmtc.text.word_spans import Span, TermOrigin, find_term_spans
 
 BLOCK_ROWS = 100_000  # rows of several analyzers that are joined at a time
@@ -73,20 +74,28 @@ class Tfidf(View):
     ngram_min_lift: float = param(
         1.2, "Minimum ratio of the frequency of a term of several words to that of independent words.", low=0
     )
-    stop_words: str = param("", "Stop words: a language such as english, or the path of a file with one word per line.")
+    stop_words: str = param(
+        "", "Stop words: a language such as english, words joined by commas, or the path of a file with one per line."
+    )
     min_chars: int = param(2, "Minimum number of characters of a word.", low=1)
     tokens: str = param(
         WORD_UNIT,
-        "Tokens: words (runs of letters and digits) or chunks (runs of characters other than white space).",
-        choices=TOKEN_UNITS,
+        "Tokens: words (runs of letters and digits), names (also single letters and inner punctuation, such as in c++, "
+        ".net, e-mail, 3.11), or chunks (runs of characters other than white space).",
+        choices=(*TOKEN_UNITS, NAME_UNIT),
     )
+    token_pattern: str = param("", "Regular expression (RE2) of a token, instead of tokens and min_chars.")
     lowercase: bool = param(True, "Conversion of texts to lower case.")
     sublinear_tf: bool = param(True, "Term weight 1 + ln(tf) instead of tf.")
     analyzer: str = ANALYZER_PARAM
     max_grams: int = param(500_000, "Maximum number of character n-grams, by document frequency.", low=1)
 
     def __post_init__(self) -> None:
+        if isinstance(self.stop_words, (list, tuple, set, frozenset)) and all(map(is_text, self.stop_words)):
+            object.__setattr__(self, "stop_words", ",".join((*sorted(self.stop_words), "")))
         super().__post_init__()
+        if self.token_pattern:
+            check_token_pattern(self.token_pattern)
         for name in parse_analyzer_names(self.analyzer):
             get_analyzer(name)
         if self.ngrams > 1 and self.analyzer != AUTO and all(map(has_grams, self.analyzer.split("+"))):
@@ -127,7 +136,10 @@ class Tfidf(View):
         if reads_chunks(name):
             return Tokenizer(self.lowercase, min_chars=1, unit=CHUNK_UNIT)
         ngrams = 1 if has_grams(name) else parse_word_ngrams(name) or self.ngrams
-        return Tokenizer(self.lowercase, self.min_chars, ngrams, load_stop_words(self.stop_words), self.tokens)
+        stop_words = load_stop_words(self.stop_words)
+        if pattern := self.token_pattern or (NAME_PATTERN if self.tokens == NAME_UNIT else ""):
+            return Tokenizer(self.lowercase, 1, ngrams, stop_words, CHUNK_UNIT, pattern)
+        return Tokenizer(self.lowercase, self.min_chars, ngrams, stop_words, self.tokens)
 
     def fit_counts(self, counts: TokenCounts, analyzer: str, run: Run, should_release: bool = False) -> TfidfFit:
         """Learn terms and weights from token counts and return the documents' features. With `should_release` the
@@ -206,6 +218,10 @@ class Tfidf(View):
             problem = f"None of the {n_docs} documents holds a word of at least min_chars={self.min_chars} characters"
             remedy = "a lower min_chars, and check the text field and stop_words"
         return XmtcError(f"{problem}; give more text or {remedy}.")
+
+
+def is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def drop_common(frequencies: np.ndarray, limit: float) -> np.ndarray:

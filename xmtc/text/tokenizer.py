@@ -33,24 +33,28 @@ from xmtc.text.string_index import (
     hash_bytes,
     index_distinct_words,
 )
+from xmtc.text.token_pattern import check_token_pattern, separate_tokens
 
 LETTER_CODES_END = 0x40000  # all letters are below
 VARIATION_SELECTORS_START, WORD_CODES_END = 0xE0000, 0xE01F0  # marks beyond the letters
 CODES_END = 0x110000
 SPACE_BYTE = 32
 TOKEN_UNITS = WORD_UNIT, CHUNK_UNIT = "words", "chunks"
+NAME_UNIT = "names"  # matches of NAME_PATTERN, which a Tokenizer has as its pattern
 BATCH_BYTES = 2_000_000  # text per thread: large enough for repeated words, small enough to stream
 
 
 @dataclass(frozen=True)
 class Tokenizer(Form):
-    """Tokenizer of texts into words or chunks, or into n-grams of up to `ngrams` of them joined by a space."""
+    """Tokenizer of texts into words, chunks or matches of a pattern, or into n-grams of up to `ngrams` of these joined
+    by a space."""
 
     lowercase: bool = True
     min_chars: int = 2
     ngrams: int = 1
     stop_words: tuple[str, ...] = ()
     unit: str = WORD_UNIT
+    pattern: str = ""  # regular expression of a token, for the unit CHUNK_UNIT
 
     def pack(self, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return normalised texts as concatenated bytes and offsets."""
@@ -58,6 +62,11 @@ class Tokenizer(Form):
             normalized = normalize_texts(texts, self.lowercase)
             return normalized.data, normalized.offsets
         return concatenate_bytes([normalize_text(text, self.lowercase).encode("utf-8", "replace") for text in texts])
+
+    def pack_tokens(self, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return normalised texts as `pack`; if there is a pattern, only their tokens."""
+        text, starts = self.pack(texts)
+        return separate_tokens(text, starts, self.pattern) if self.pattern else (text, starts)
 
     def count(self, texts: Iterable[str]) -> BatchTermCounts:
         """Return the term counts of a batch of texts."""
@@ -86,7 +95,7 @@ class Tokenizer(Form):
 
         Nothing is stored for each occurrence of a word, which limits the memory traffic of many threads. Buffers are
         large enough for all words to be distinct; memory that is never written is not allocated."""
-        text, starts = self.pack(texts)
+        text, starts = self.pack_tokens(texts)
         max_words = self._max_word_count(text, starts)
         words, word_ends = np.empty(len(text), np.uint8), np.zeros(max_words + 1, np.int64)
         hashes, slots = np.empty(max_words, np.uint64), np.empty(compute_max_slots(max_words), np.int32)
@@ -108,7 +117,7 @@ class Tokenizer(Form):
     def _split_words(self, texts: Iterable[str], max_words: int = 2**62) -> ByteSpans:
         """Return the words of texts, at most max_words of each, copied with one space after each word, so that n-grams
         are contiguous."""
-        text, starts = self.pack(texts)
+        text, starts = self.pack_tokens(texts)
         n_possible = self._max_word_count(text, starts)
         words, word_starts = np.empty(len(text) + n_possible, np.uint8), np.zeros(len(starts), np.int64)
         begins, ends = np.empty(n_possible, np.int64), np.empty(n_possible, np.int64)
@@ -132,6 +141,10 @@ class Tokenizer(Form):
             raise ValueError(f"its min_chars={self.min_chars} or ngrams={self.ngrams} is out of range")
         if self.unit not in TOKEN_UNITS:
             raise ValueError(f"its unit={self.unit!r:.100} is neither {WORD_UNIT} nor {CHUNK_UNIT}")
+        if self.pattern:
+            check_token_pattern(self.pattern)
+            if self.unit != CHUNK_UNIT:
+                raise ValueError(f"it has a pattern, but unit={self.unit!r:.100}")
 
     def __call__(self, text: str) -> list[str]:
         """Return the terms of a text in the order of their first occurrence, repeated as often as they occur."""
