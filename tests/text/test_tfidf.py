@@ -77,6 +77,26 @@ def test_terms_are_runs_of_word_characters(text, min_chars, ngrams):
     assert Counter(Tokenizer(min_chars=min_chars, ngrams=ngrams)(text)) == Counter(runs)
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.sampled_from("ab cd é".split()), max_size=8), max_size=4), st.integers(1, 3))
+def test_skip_grams_are_pairs_with_words_between_them(documents, skip):
+    tokenizer = Tokenizer(min_chars=1, ngrams=2, skip=skip)
+    counts = tokenizer.count([" ".join(words) for words in documents])
+    terms = StringIndex(counts.text, counts.ends, np.empty(0, np.int32)).words()
+    for d, words in enumerate(documents):
+        entries = slice(counts.starts[d], counts.starts[d + 1])
+        found = {terms[t]: n for t, n in zip(counts.terms[entries], counts.counts[entries], strict=True)}
+        pairs = [(i, j) for i in range(len(words)) for j in range(i + 1, min(i + 2 + skip, len(words)))]
+        assert found == Counter([*words, *(f"{words[i]} {words[j]}" for i, j in pairs)])
+
+
+def test_explanations_mark_both_words_of_a_skip_gram():
+    texts = ["alpha one beta", "alpha two beta", "beta one alpha", "beta two alpha"] * 5
+    fitted, _ = Tfidf(ngrams=2, ngram_skip=1, ngram_min_lift=0).fit(texts)
+    number = fitted.vocabulary.find("alpha beta")
+    assert [span.word for span in fitted.spans("alpha zero beta") if number in span.numbers] == ["alpha", "beta"]
+
+
 @pytest.mark.parametrize("stop_words", [(), ("the", "été", "b7")])
 def test_counting_in_one_pass_equals_three_passes(stop_words):
     """Compare with separate splitting, numbering and counting, with enough words to grow the hash table."""

@@ -49,7 +49,16 @@ from xmtc.text.analyzers import (
 from xmtc.text.stop_words import load_stop_words
 from xmtc.text.string_index import NOT_FOUND, StringIndex, select_most_frequent, select_words
 from xmtc.text.token_pattern import NAME_PATTERN, check_token_pattern
-from xmtc.text.tokenizer import CHUNK_UNIT, NAME_UNIT, TOKEN_UNITS, WORD_UNIT, BatchTermCounts, Tokenizer, batch_texts
+from xmtc.text.tokenizer import (
+    CHUNK_UNIT,
+    MAX_SKIPPED_WORDS,
+    NAME_UNIT,
+    TOKEN_UNITS,
+    WORD_UNIT,
+    BatchTermCounts,
+    Tokenizer,
+    batch_texts,
+)
 from xmtc.text.word_spans import Span, TermOrigin, find_term_spans
 
 BLOCK_ROWS = 100_000  # rows of several analyzers that are joined at a time
@@ -73,6 +82,9 @@ class Tfidf(View):
     ngram_min_df: int = param(3, "Minimum document frequency of a term of several words.", low=1)
     ngram_min_lift: float = param(
         1.2, "Minimum ratio of the frequency of a term of several words to that of independent words.", low=0
+    )
+    ngram_skip: int = param(
+        0, "Maximum number of words between the two words of a pair.", low=0, high=MAX_SKIPPED_WORDS
     )
     stop_words: str = param(
         "", "Stop words: a language such as english, words joined by commas, or the path of a file with one per line."
@@ -136,10 +148,10 @@ class Tfidf(View):
         if reads_chunks(name):
             return Tokenizer(self.lowercase, min_chars=1, unit=CHUNK_UNIT)
         ngrams = 1 if has_grams(name) else parse_word_ngrams(name) or self.ngrams
-        stop_words = load_stop_words(self.stop_words)
+        stop_words, skip = load_stop_words(self.stop_words), self.ngram_skip if ngrams > 1 else 0
         if pattern := self.token_pattern or (NAME_PATTERN if self.tokens == NAME_UNIT else ""):
-            return Tokenizer(self.lowercase, 1, ngrams, stop_words, CHUNK_UNIT, pattern)
-        return Tokenizer(self.lowercase, self.min_chars, ngrams, stop_words, self.tokens)
+            return Tokenizer(self.lowercase, 1, ngrams, stop_words, CHUNK_UNIT, pattern, skip)
+        return Tokenizer(self.lowercase, self.min_chars, ngrams, stop_words, self.tokens, skip=skip)
 
     def fit_counts(self, counts: TokenCounts, analyzer: str, run: Run, should_release: bool = False) -> TfidfFit:
         """Learn terms and weights from token counts and return the documents' features. With `should_release` the

@@ -39,6 +39,7 @@ LETTER_CODES_END = 0x40000  # all letters are below
 VARIATION_SELECTORS_START, WORD_CODES_END = 0xE0000, 0xE01F0  # marks beyond the letters
 CODES_END = 0x110000
 SPACE_BYTE = 32
+MAX_SKIPPED_WORDS = 5
 TOKEN_UNITS = WORD_UNIT, CHUNK_UNIT = "words", "chunks"
 NAME_UNIT = "names"  # matches of NAME_PATTERN, which a Tokenizer has as its pattern
 BATCH_BYTES = 2_000_000  # text per thread: large enough for repeated words, small enough to stream
@@ -55,6 +56,7 @@ class Tokenizer(Form):
     stop_words: tuple[str, ...] = ()
     unit: str = WORD_UNIT
     pattern: str = ""  # regular expression of a token, for the unit CHUNK_UNIT
+    skip: int = 0  # maximum number of words between the two words of a pair, with ngrams > 1
 
     def pack(self, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return normalised texts as concatenated bytes and offsets."""
@@ -72,7 +74,7 @@ class Tokenizer(Form):
         """Return the term counts of a batch of texts."""
         if self.ngrams == 1:
             return self._count_words(texts)
-        terms = build_ngrams(self._split_words(texts), self.ngrams)
+        terms = build_ngrams(self._split_words(texts), self.ngrams, self.skip)
         distinct = index_distinct_words(terms.text, terms.begins, terms.ends)
         counts = count_per_document(terms.starts, distinct.numbers, len(distinct.ends) - 1)
         return BatchTermCounts(distinct.text, distinct.ends, *counts)
@@ -139,6 +141,8 @@ class Tokenizer(Form):
     def check(self) -> None:
         if not (0 < self.min_chars < 2**31 and 0 < self.ngrams < 2**31):
             raise ValueError(f"its min_chars={self.min_chars} or ngrams={self.ngrams} is out of range")
+        if not 0 <= self.skip <= MAX_SKIPPED_WORDS:
+            raise ValueError(f"its skip={self.skip} is out of range")
         if self.unit not in TOKEN_UNITS:
             raise ValueError(f"its unit={self.unit!r:.100} is neither {WORD_UNIT} nor {CHUNK_UNIT}")
         if self.pattern:
@@ -185,15 +189,50 @@ class ByteSpans(NamedTuple):
     ends: np.ndarray
 
 
-def build_ngrams(words: ByteSpans, ngrams: int) -> ByteSpans:
-    """Return the n-grams of up to `ngrams` words of each document, ordered by first word and then by length."""
+def build_ngrams(words: ByteSpans, ngrams: int, skip: int = 0) -> ByteSpans:
+    """Return the n-grams of up to `ngrams` words of each document, ordered by first word and then by length; then its
+    pairs of words with one to `skip` words between them, ordered by their distance."""
     number = np.arange(len(words.begins))
     n_left = np.repeat(words.starts[1:], np.diff(words.starts)) - number
     n_runs = np.minimum(n_left, ngrams)
     before = np.concatenate([[0], np.cumsum(n_runs)])
 
     last = np.arange(before[-1]) + np.repeat(number - before[:-1], n_runs)
-    return ByteSpans(words.text, before[words.starts], np.repeat(words.begins, n_runs), words.ends[last])
+    runs = ByteSpans(words.text, before[words.starts], np.repeat(words.begins, n_runs), words.ends[last])
+    return add_skip_grams(runs, words, n_left, skip) if skip else runs
+
+
+def add_skip_grams(runs: ByteSpans, words: ByteSpans, n_left: np.ndarray, skip: int) -> ByteSpans:
+    """Append to the n-grams of each document its pairs of words at distances from 2 to `skip` + 1. `n_left` has the
+    number of words of the document from each word on."""
+    first = np.concatenate([np.flatnonzero(n_left > distance) for distance in range(2, skip + 2)])
+    second = first + np.repeat(
+        np.arange(2, skip + 2), [np.count_nonzero(n_left > distance) for distance in range(2, skip + 2)]
+    )
+    begins = np.column_stack([words.begins[first], words.begins[second]]).ravel()
+    ends = np.column_stack([words.ends[first] + 1, words.ends[second]]).ravel()  # with the space after the first word
+    pairs, pair_ends = copy_ranges(words.text, begins, ends)
+
+    document = np.concatenate([repeat_document(runs.starts), repeat_document(words.starts)[first]])
+    order = np.argsort(document, kind="stable")
+    return ByteSpans(
+        np.concatenate([words.text, pairs]),
+        np.searchsorted(document[order], np.arange(len(words.starts))),
+        np.concatenate([runs.begins, len(words.text) + pair_ends[:-1:2]])[order],
+        np.concatenate([runs.ends, len(words.text) + pair_ends[2::2]])[order],
+    )
+
+
+def repeat_document(starts: np.ndarray) -> np.ndarray:
+    """Return the document of each item; document d has the items starts[d]:starts[d + 1]."""
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+def copy_ranges(text: np.ndarray, begins: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return text[begins[i]:stops[i]] for each i as concatenated bytes and end offsets."""
+    lengths = stops - begins
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    return text[np.repeat(begins - ends[:-1], lengths) + np.arange(ends[-1])], ends
 
 
 def count_per_document(

@@ -166,16 +166,24 @@ def find_tokenizer_spans(tokenizer: Tokenizer, origins: list[TermOrigin], text: 
     found: list[list[TermPart]] = [[] for _ in words]
     cache: dict[str, list[tuple[int, int, int]]] = {}
     n_occurrences: Counter[int] = Counter()
-    for first in range(len(words)):
-        for after in range(first + 1, min(first + tokenizer.ngrams, len(words)) + 1):
-            run = " ".join(word.word for word in words[first:after])
-            if run not in cache:
-                cache[run] = [term for origin in origins for term in origin.find_terms(run)]
-            for begin, end, number in cache[run]:
-                n_occurrences[number] += 1
-                for word, part in divide_occurrence(words[first:after], begin, end, number):
-                    found[first + word].append(part)
+    for places in list_ngrams(tokenizer, len(words)):
+        run = " ".join(words[place].word for place in places)
+        if run not in cache:
+            cache[run] = [term for origin in origins for term in origin.find_terms(run)]
+        for begin, end, number in cache[run]:
+            n_occurrences[number] += 1
+            for word, part in divide_occurrence([words[place] for place in places], begin, end, number):
+                found[places[word]].append(part)
     return [add_terms(word, parts, n_occurrences) for word, parts in zip(words, found, strict=True)]
+
+
+def list_ngrams(tokenizer: Tokenizer, n_words: int) -> Iterator[Sequence[int]]:
+    """Yield the places of the words of each n-gram of a text."""
+    for first in range(n_words):
+        for after in range(first + 1, min(first + tokenizer.ngrams, n_words) + 1):
+            yield range(first, after)
+        for second in range(first + 2, min(first + tokenizer.skip + 2, n_words)):
+            yield first, second
 
 
 class TermPart(NamedTuple):
