@@ -37,8 +37,10 @@ N_FOLDS = 2
 MIN_GAIN_STANDARD_ERRORS = 1.645  # one-sided test of 5 %
 NDCG_TIE_TOLERANCE = 0.002  # among analyzers within this distance of the best, the cheapest is selected
 PAIRS = f"{WORDS}:1-2"
-# Pairs of words gain with the number of documents: nDCG@5 for each doubling, in texts of at least this number of words.
+# Change of the gain over words, in nDCG@5, for each doubling of the documents (docs/how-to/languages.md). That of pairs
+# of words is for texts of at least PAIRS_GAIN_WORDS words.
 PAIRS_GAIN_PER_DOUBLING, PAIRS_GAIN_WORDS = 0.0015, 100
+CHARS_GAIN_PER_DOUBLING = -0.001
 MAINLY_UNSPACED_SHARE = 0.5  # share of letters of scripts without spaces, from which only n-grams are used
 PARTLY_UNSPACED_SHARE = 0.1  # share from which n-grams are joined with words
 
@@ -152,15 +154,14 @@ def select_analyzer_by_trial(
         scores = {
             name: np.concatenate([fold.score(view, name, run.for_trial()) for fold in folds]) for name in candidates
         }
-    trend = estimate_pairs_trend(words_per_document, counts.n_docs * N_FOLDS / n_docs)
-    gains = {name: score - scores[WORDS] + (trend if name == PAIRS else 0) for name, score in scores.items()}
+    trends = estimate_trends(words_per_document, counts.n_docs * N_FOLDS / n_docs)
+    gains = {name: score - scores[WORDS] + trends.get(name, 0) for name, score in scores.items()}
     better = {name: gain.mean() for name, gain in gains.items() if is_significant(gain)}
     best = max(better.values(), default=0)
     selected = next((name for name, mean in better.items() if mean >= best - NDCG_TIE_TOLERANCE), WORDS)
     means = ", ".join(f"{name} {100 * score.mean():.1f}" for name, score in scores.items())
-    reason = f"nDCG@5 of {n_docs:,} held-out documents: {means}"
-    if trend:
-        reason += f"; {PAIRS} gains about {100 * trend:.1f} more with all documents"
+    expected = ", ".join(f"{name} {100 * trends[name]:+.1f}" for name in scores if name in trends)
+    reason = f"nDCG@5 of {n_docs:,} held-out documents: {means}; expected change with all documents: {expected}"
     return AnalyzerChoice(selected, reason)
 
 
@@ -172,10 +173,11 @@ def list_candidates(counts: WordCounts, words_per_document: float) -> list[str]:
     return [WORDS, *stems, PAIRS, *([f"{WORDS}+{CHARS}", CHARS] if has_chars else [])]
 
 
-def estimate_pairs_trend(words_per_document: float, growth: float) -> float:
-    """Return by how much pairs of words gain in nDCG@5 if there are `growth` times as many documents."""
+def estimate_trends(words_per_document: float, growth: float) -> dict[str, float]:
+    """Return by how much gains over words change in nDCG@5 if there are `growth` times as many documents."""
+    n_doublings = float(np.log2(max(1.0, growth)))
     share = min(1.0, words_per_document / PAIRS_GAIN_WORDS)
-    return PAIRS_GAIN_PER_DOUBLING * share * float(np.log2(max(1.0, growth)))
+    return {PAIRS: PAIRS_GAIN_PER_DOUBLING * share * n_doublings, CHARS: CHARS_GAIN_PER_DOUBLING * n_doublings}
 
 
 def is_significant(gain: np.ndarray) -> bool:

@@ -22,7 +22,7 @@ from xmtc.analyzer_selection import (
     TextSample,
     TextSpool,
     count_and_sample,
-    estimate_pairs_trend,
+    estimate_trends,
     is_significant,
     list_candidates,
     select_analyzer,
@@ -508,10 +508,14 @@ def test_every_document_of_a_sample_is_held_out_once():
 
 @pytest.mark.parametrize(
     ("words_per_document", "growth", "expected"),
-    [(200, 4, 0.003), (50, 4, 0.0015), (200, 1, 0), (200, 0.5, 0)],
+    [
+        (200, 4, {"words:1-2": 0.003, "chars": -0.002}),
+        (50, 4, {"words:1-2": 0.0015, "chars": -0.002}),
+        (200, 0.5, {"words:1-2": 0, "chars": 0}),
+    ],
 )
-def test_pairs_of_words_gain_with_the_number_of_documents(words_per_document, growth, expected):
-    assert estimate_pairs_trend(words_per_document, growth) == pytest.approx(expected)
+def test_gains_change_with_the_number_of_documents(words_per_document, growth, expected):
+    assert estimate_trends(words_per_document, growth) == pytest.approx(expected)
 
 
 def test_a_gain_must_be_significant():
@@ -529,8 +533,8 @@ def test_long_texts_are_not_compared_with_characters():
 
 def test_auto_selects_pairs_of_words_where_only_they_tell_labels_apart():
     rng = np.random.default_rng(0)
-    phrases = [["red tape", "blue screen"], ["blue tape", "red screen"]]  # of labels 0 and 1
-    drawn = rng.integers(0, 2, (1200, 2))
+    phrases = [["red tape", "blue screen"], ["blue tape", "red screen"], ["grey wall", "white door"]]  # of labels
+    drawn = np.column_stack([rng.integers(0, 3, 1200), rng.integers(0, 2, 1200)])
     texts, tags = [phrases[label][i] for label, i in drawn], [[f"label-{label}"] for label, _ in drawn]
     assert Classifier("parabel", calibrate=False).fit(texts, tags).analyzer_ == "words:1-2"
 
