@@ -25,7 +25,7 @@ from xmtc.features.tfidf import Tfidf
 ALL_TERMS = 10**9
 ANALYZERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "words": ({}, {}),
-    "words:1-2": ({"ngram_min_df": 2, "ngram_min_lift": 0}, {"ngram_range": (1, 2)}),
+    "words:1-2": ({"ngram_min_df": 2, "ngram_min_lift": 0, "ngram_weight": 1}, {"ngram_range": (1, 2)}),
     "chars": ({"max_grams": ALL_TERMS}, {"analyzer": "char_wb", "ngram_range": (3, 5)}),
 }
 

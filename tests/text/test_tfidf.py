@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from xmtc.core.run import Run
 from xmtc.data.batch import Texts
 from xmtc.errors import XmtcError
-from xmtc.features.tfidf import Tfidf
+from xmtc.features.tfidf import Tfidf, choose_ngram_weight
 from xmtc.features.word_counts import WordCounts, compute_lifts
 from xmtc.text.string_index import NOT_FOUND, StringIndex, index_distinct_words
 from xmtc.text.tokenizer import Tokenizer, count_per_document, is_word_character
@@ -23,7 +23,7 @@ from xmtc.text.tokenizer import Tokenizer, count_per_document, is_word_character
 WORDS = "the Quick brown fox_1 jumps over ÉTÉ été naïve straße 東京 Σίσυφος x y 42 don't can't e-mail".split()
 
 
-ALL_NGRAMS = {"ngram_min_df": 1, "ngram_min_lift": 0}
+ALL_NGRAMS = {"ngram_min_df": 1, "ngram_min_lift": 0, "ngram_weight": 1}
 
 
 def random_texts(n: int, seed: int) -> list[str]:
@@ -173,6 +173,16 @@ def test_max_df_is_named_if_no_word_is_left():
         XmtcError, match=r"at least min_df=2 of the 3 documents and in at most the share max_df=0.5; give"
     ):
         Tfidf(max_df=0.5).fit(["word"] * 3)
+
+
+def test_ngrams_weigh_less_in_short_texts():
+    texts = ["red tape", "blue screen", "white wall"] * 4
+    half, _ = Tfidf(ngrams=2, ngram_min_lift=0).fit(texts)
+    full, bag = Tfidf(ngrams=2, ngram_min_lift=0, ngram_weight=1).fit(texts)
+    assert [half.term(i) for i in range(half.size)] == [full.term(i) for i in range(full.size)]
+    np.testing.assert_allclose(half.idf, full.idf * np.repeat([1, 0.5], [6, 3]))
+    np.testing.assert_allclose(bag.matrix.data, 3**-0.5, rtol=1e-6)
+    assert [choose_ngram_weight(words) for words in (10, 60, 200)] == [0.5, 0.75, 1]
 
 
 def test_the_lift_of_an_ngram_is_that_of_its_closest_parts():

@@ -63,6 +63,8 @@ from xmtc.text.word_spans import Span, TermOrigin, find_term_spans
 
 BLOCK_ROWS = 100_000  # rows of several analyzers that are joined at a time
 MAX_GRAM_SHARE = 0.05  # n-grams joined with words are dropped above this document frequency: many and uninformative
+# Word n-grams have their full weight from this number of distinct words per document (docs/how-to/languages.md).
+FULL_NGRAM_WEIGHT_WORDS, MIN_NGRAM_WEIGHT = 80, 0.5
 TokenCounts = dict[Tokenizer, WordCounts]
 TfidfFit = tuple["FittedTfidf | JoinedTfidf", Bag]
 
@@ -82,6 +84,12 @@ class Tfidf(View):
     ngram_min_df: int = param(3, "Minimum document frequency of a term of several words.", low=1)
     ngram_min_lift: float = param(
         1.2, "Minimum ratio of the frequency of a term of several words to that of independent words.", low=0
+    )
+    ngram_weight: float = param(
+        0.0,
+        "Factor of the weight of terms of several words; 0 chooses from 0.5 for short to 1 for long texts.",
+        low=0.0,
+        high=10.0,
     )
     ngram_skip: int = param(
         0, "Maximum number of words between the two words of a pair.", low=0, high=MAX_SKIPPED_WORDS
@@ -187,12 +195,13 @@ class Tfidf(View):
         if not len(kept):
             raise self._empty_corpus_error(n_docs, has_words=len(frequencies) > 0)
         n_ngrams = int(np.count_nonzero(is_ngram[kept]))
+        weight = self.ngram_weight or choose_ngram_weight(n_entries / max(1, n_docs))
         kept = kept[np.argsort(is_ngram[kept], kind="stable")]  # clustering of labels reads the words only
 
         fields: dict[str, Any] = {
             "tokenizer": counts.tokenizer,
             "vocabulary": StringIndex.from_subset(text, ends, kept),
-            "idf": np.log((1 + n_docs) / (1 + frequencies[kept])) + 1,
+            "idf": (np.log((1 + n_docs) / (1 + frequencies[kept])) + 1) * np.where(is_ngram[kept], weight, 1.0),
             "sublinear_tf": self.sublinear_tf,
         }
         columns = np.full(len(ends) - 1, NOT_FOUND, np.int32)
@@ -230,6 +239,11 @@ class Tfidf(View):
             problem = f"None of the {n_docs} documents holds a word of at least min_chars={self.min_chars} characters"
             remedy = "a lower min_chars, and check the text field and stop_words"
         return XmtcError(f"{problem}; give more text or {remedy}.")
+
+
+def choose_ngram_weight(words_per_document: float) -> float:
+    """Return the factor of the weight of word n-grams for a mean number of distinct words per document."""
+    return float(np.clip(words_per_document / FULL_NGRAM_WEIGHT_WORDS, MIN_NGRAM_WEIGHT, 1.0))
 
 
 def is_text(value: object) -> bool:
