@@ -1,16 +1,19 @@
-"""Compare tf-idf with scikit-learn, interleaved in one run: seconds of fit + transform of one corpus, and their ratio.
+"""Compare the extraction of words, pairs of words and character n-grams with scikit-learn, interleaved in one run:
+seconds of fit + transform of one corpus, and their ratio. scikit-learn uses one thread.
 
-python benchmarks/tfidf.py ../shared/data/eurlex57k/train.jsonl.gz
+python benchmarks/tfidf.py ../shared/data/eurlex57k/train.jsonl.gz --documents 10000
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
-import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -19,34 +22,56 @@ from xmtc.core.run import Run
 from xmtc.data.corpus import open_corpus
 from xmtc.features.tfidf import Tfidf
 
-REPEATS = 3
+ALL_TERMS = 10**9
+ANALYZERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "words": ({}, {}),
+    "words:1-2": ({"ngram_min_df": 2, "ngram_min_lift": 0, "ngram_weight": 1}, {"ngram_range": (1, 2)}),
+    "chars": ({"max_grams": ALL_TERMS}, {"analyzer": "char_wb", "ngram_range": (3, 5)}),
+}
 
 
-def measure_seconds(work) -> tuple[float, object]:
+def measure_seconds(work: Callable[[], Any]) -> tuple[float, Any]:
     start = time.perf_counter()
     result = work()
     return time.perf_counter() - start, result
 
 
-def main(path: str) -> None:
-    texts = [document.text for document in open_corpus(path)]
-    Tfidf().fit(texts[:100])  # compile first
-    threads = len(os.sched_getaffinity(0))
+def compare(analyzer: str, texts: list[str], threads: int, repeats: int) -> None:
+    """Print the seconds of both, their ratio, and the largest difference of a value."""
+    parameters, reference_parameters = ANALYZERS[analyzer]
+    view = Tfidf(analyzer=analyzer, **parameters)
+    view.fit(texts[:100])  # compile first
     ours, theirs = [], []
-    for _ in range(REPEATS):
-        s, (fitted, bag) = measure_seconds(lambda: Tfidf().fit(texts, Run(threads)))
-        ours.append(s)
-        reference = TfidfVectorizer(sublinear_tf=True, min_df=2)
-        s, expected = measure_seconds(partial(reference.fit_transform, texts))
-        theirs.append(s)
-    columns = [reference.vocabulary_.get(word, -1) for word in fitted.vocabulary.words()]
+    for _ in range(repeats):
+        seconds, (fitted, bag) = measure_seconds(partial(view.fit, texts, Run(threads)))
+        ours.append(seconds)
+        reference = TfidfVectorizer(sublinear_tf=True, min_df=2, **reference_parameters)
+        seconds, expected = measure_seconds(partial(reference.fit_transform, texts))
+        theirs.append(seconds)
+    columns = [reference.vocabulary_.get(term, -1) for term in fitted.vocabulary.words()]
     difference = abs(bag.matrix - expected[:, columns]).max() if -1 not in columns else np.nan
-    print(f"{path}: {len(texts):,} documents, {bag.size:,} features, {threads} threads, {platform.processor()}")
+    ratios = sorted(other / own for own, other in zip(ours, theirs, strict=True))
+    print(
+        f"{analyzer:10} {bag.size:9,} features; xmtc {min(ours):7.2f} s, scikit-learn {min(theirs):7.2f} s; "
+        f"ratio {min(theirs) / min(ours):.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f}), largest difference {difference:.1e}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", nargs="?", default="../shared/data/eurlex57k/train.jsonl.gz")
+    parser.add_argument("--analyzers", default=",".join(ANALYZERS))
+    parser.add_argument("--documents", type=int, help="only the first documents")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    texts = [document.text for document in open_corpus(options.corpus)][: options.documents]
+    print(f"{options.corpus}: {len(texts):,} documents, {options.threads} threads, {platform.processor()}")
     print(f"python {platform.python_version()}, scikit-learn {version('scikit-learn')}, numba {version('numba')}")
-    print(f"xmtc          {min(ours):6.2f} s  (of {', '.join(f'{s:.2f}' for s in ours)})")
-    print(f"scikit-learn  {min(theirs):6.2f} s  (of {', '.join(f'{s:.2f}' for s in theirs)})")
-    print(f"ratio         {min(theirs) / min(ours):6.2f}   largest difference {difference:.1e}")
+    for analyzer in options.analyzers.split(","):
+        compare(analyzer, texts, options.threads, options.repeats)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "../shared/data/eurlex57k/train.jsonl.gz")
+    main()

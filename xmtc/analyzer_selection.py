@@ -1,9 +1,8 @@
 """Selection of the text analyzer for `analyzer=auto`.
 
-Words are sufficient if few words of a new document are missing from the training documents. If many are missing, as in
-languages with rich inflection or in short texts, one Parabel tree is trained on a sample of the documents with each of:
-words, stems, character n-grams, and words joined with character n-grams. Another analyzer replaces words only if its
-nDCG@5 is significantly higher."""
+One Parabel tree is trained on a sample of the documents with each of: words, stems, words and pairs of words, words
+joined with character n-grams, and character n-grams. Every document of the sample is held out once (two folds). Another
+analyzer replaces words only if its nDCG@5 is significantly higher."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from xmtc.data.label_collector import LabelCollector
 from xmtc.evaluation import evaluate_per_document
 from xmtc.features import TEXTS, extract_contents
 from xmtc.features.tfidf import Tfidf
-from xmtc.features.word_counts import MAX_NEW_WORD_SHARE, WordCounts
+from xmtc.features.word_counts import WordCounts
 from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.storage.disk_arrays import ArrayStore
 from xmtc.text.analyzers import CHARS, SNOWBALL, WORDS
@@ -31,12 +30,17 @@ from xmtc.text.languages import detect_language, measure_unspaced_share
 from xmtc.text.tokenizer import batch_texts
 
 MIN_TRIAL_DOCUMENTS = 1000  # a smaller sample gives no reliable comparison
-MAX_TRIAL_DOCUMENTS = 4000
-MAX_TRIAL_WORDS = 450_000
-HELD_OUT_SHARE = 0.25  # of the documents of a trial
-MIN_NDCG_GAIN = 0.01  # minimum gain of another analyzer over words, in nDCG@5
-MIN_GAIN_STANDARD_ERRORS = 2.0  # minimum gain, in standard errors of the gain
-NDCG_TIE_TOLERANCE = 0.005  # among analyzers within this distance of the best, the cheapest is selected
+MAX_TRIAL_DOCUMENTS = 8000
+MAX_TRIAL_WORDS = 600_000
+MAX_CHARS_TRIAL_WORDS = 300  # words per document, above which character n-grams cost much and gain nothing
+N_FOLDS = 2
+MIN_GAIN_STANDARD_ERRORS = 1.645  # one-sided test of 5 %
+NDCG_TIE_TOLERANCE = 0.002  # among analyzers within this distance of the best, the cheapest is selected
+PAIRS = f"{WORDS}:1-2"
+# Change of the gain over words, in nDCG@5, for each doubling of the documents (docs/how-to/languages.md). That of pairs
+# of words is for texts of at least PAIRS_GAIN_WORDS words.
+PAIRS_GAIN_PER_DOUBLING, PAIRS_GAIN_WORDS = 0.0015, 100
+CHARS_GAIN_PER_DOUBLING = -0.001
 MAINLY_UNSPACED_SHARE = 0.5  # share of letters of scripts without spaces, from which only n-grams are used
 PARTLY_UNSPACED_SHARE = 0.1  # share from which n-grams are joined with words
 
@@ -126,8 +130,6 @@ def select_analyzer(
         return AnalyzerChoice(
             WORDS, f"{counts.n_docs:,} documents are too few to compare analyzers; {MIN_TRIAL_DOCUMENTS:,} are needed"
         )
-    if counts.new_word_share < MAX_NEW_WORD_SHARE:
-        return AnalyzerChoice(WORDS, f"only {describe_new_words(counts)}")
     Y = collector.to_matrix(sorted(collector.id_by_label))
     documents, texts = sample.draw()
     labelled = np.flatnonzero(np.diff(Y.indptr)[documents])
@@ -139,32 +141,54 @@ def select_analyzer(
     return select_analyzer_by_trial(view, counts, [texts[i] for i in labelled], csr_array(Y[documents[labelled]]), run)
 
 
-def describe_new_words(counts: WordCounts) -> str:
-    return f"{counts.new_word_share:.1%} of the words of new documents will be unknown"
-
-
 def select_analyzer_by_trial(
     view: Tfidf, counts: WordCounts, texts: list[str], Y: csr_array, run: Run
 ) -> AnalyzerChoice:
     """Select the cheapest analyzer whose held-out nDCG@5 is near the best, or words if none is significantly better."""
-    language = detect_language(counts.text, counts.ends, counts.frequencies)
-    stems = [f"{SNOWBALL}:{language}"] if language else []
-    candidates = (WORDS, *stems, CHARS, f"{WORDS}+{CHARS}")  # cheapest first
+    n_words = np.cumsum([1 + text.count(" ") for text in texts])
+    n_docs = min(len(texts), max(MIN_TRIAL_DOCUMENTS, int(np.searchsorted(n_words, MAX_TRIAL_WORDS))))
+    words_per_document = float(n_words[n_docs - 1] / n_docs)
+    candidates = list_candidates(counts, words_per_document)
     with run.stage("selecting the analyzer"):
-        trial = AnalyzerTrial.from_texts(texts, Y)
-        scores = {analyzer: trial.score(view, analyzer, run.for_trial()) for analyzer in candidates}
-    baseline = scores[WORDS]
-    better = {analyzer: score.mean() for analyzer, score in scores.items() if is_better(score, baseline)}
+        folds = split_folds(texts[:n_docs], csr_array(Y[:n_docs]))
+        scores = {
+            name: np.concatenate([fold.score(view, name, run.for_trial()) for fold in folds]) for name in candidates
+        }
+    trends = estimate_trends(words_per_document, counts.n_docs * N_FOLDS / n_docs)
+    gains = {name: score - scores[WORDS] + trends.get(name, 0) for name, score in scores.items()}
+    better = {name: gain.mean() for name, gain in gains.items() if is_significant(gain)}
     best = max(better.values(), default=0)
-    selected = next((analyzer for analyzer, mean in better.items() if mean >= best - NDCG_TIE_TOLERANCE), WORDS)
-    means = ", ".join(f"{analyzer} {100 * score.mean():.1f}" for analyzer, score in scores.items())
-    reason = f"{describe_new_words(counts)}; nDCG@5 of {len(baseline):,} held-out documents: {means}"
+    selected = next((name for name, mean in better.items() if mean >= best - NDCG_TIE_TOLERANCE), WORDS)
+    means = ", ".join(f"{name} {100 * score.mean():.1f}" for name, score in scores.items())
+    expected = ", ".join(f"{name} {100 * trends[name]:+.1f}" for name in scores if name in trends)
+    reason = f"nDCG@5 of {n_docs:,} held-out documents: {means}; expected change with all documents: {expected}"
     return AnalyzerChoice(selected, reason)
 
 
-def is_better(score: np.ndarray, baseline: np.ndarray) -> bool:
-    gain = score - baseline
-    return bool(gain.mean() > max(MIN_NDCG_GAIN, MIN_GAIN_STANDARD_ERRORS * gain.std() / len(gain) ** 0.5))
+def list_candidates(counts: WordCounts, words_per_document: float) -> list[str]:
+    """Return the analyzers to compare, the cheapest first."""
+    language = detect_language(counts.text, counts.ends, counts.frequencies)
+    stems = [f"{SNOWBALL}:{language}"] if language else []
+    has_chars = words_per_document <= MAX_CHARS_TRIAL_WORDS
+    return [WORDS, *stems, PAIRS, *([f"{WORDS}+{CHARS}", CHARS] if has_chars else [])]
+
+
+def estimate_trends(words_per_document: float, growth: float) -> dict[str, float]:
+    """Return by how much gains over words change in nDCG@5 if there are `growth` times as many documents."""
+    n_doublings = float(np.log2(max(1.0, growth)))
+    share = min(1.0, words_per_document / PAIRS_GAIN_WORDS)
+    return {PAIRS: PAIRS_GAIN_PER_DOUBLING * share * n_doublings, CHARS: CHARS_GAIN_PER_DOUBLING * n_doublings}
+
+
+def is_significant(gain: np.ndarray) -> bool:
+    """Return True if the mean of paired differences is positive in a one-sided test."""
+    return bool(gain.mean() > MIN_GAIN_STANDARD_ERRORS * gain.std() / len(gain) ** 0.5)
+
+
+def split_folds(texts: list[str], Y: csr_array) -> list[AnalyzerTrial]:
+    """Return the trials of a cross-validation of labelled documents in random order."""
+    fold = np.arange(len(texts)) % N_FOLDS
+    return [AnalyzerTrial.from_texts(texts, Y, fold == i) for i in range(N_FOLDS)]
 
 
 @dataclass(frozen=True)
@@ -177,19 +201,16 @@ class AnalyzerTrial:
     truth: csr_array  # labels of the held-out sample; labels that do not occur in the training sample come last
 
     @classmethod
-    def from_texts(cls, texts: list[str], Y: csr_array) -> AnalyzerTrial:
-        """Divide labelled documents in random order."""
-        n_words = np.cumsum([1 + text.count(" ") for text in texts])
-        n_docs = min(len(texts), max(MIN_TRIAL_DOCUMENTS, int(np.searchsorted(n_words, MAX_TRIAL_WORDS))))
-        n_held_out = int(HELD_OUT_SHARE * n_docs)
-        held_out, train = np.arange(n_held_out), np.arange(n_held_out, n_docs)
+    def from_texts(cls, texts: list[str], Y: csr_array, is_held_out: np.ndarray) -> AnalyzerTrial:
+        """Divide labelled documents."""
+        train, held_out = np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
         has_documents = np.bincount(Y[train].indices, minlength=Y.shape[1]) > 0
         Y = csr_array(Y[:, np.argsort(~has_documents, kind="stable")])
         return cls(
-            texts[n_held_out:n_docs],
-            texts[:n_held_out],
+            [texts[i] for i in train],
+            [texts[i] for i in held_out],
             csr_array(Y[train][:, : has_documents.sum()]),
-            Y[held_out],
+            csr_array(Y[held_out]),
         )
 
     def score(self, view: Tfidf, analyzer: str, run: Run) -> np.ndarray:

@@ -22,8 +22,12 @@ from xmtc.analyzer_selection import (
     TextSample,
     TextSpool,
     count_and_sample,
+    estimate_trends,
+    is_significant,
+    list_candidates,
     select_analyzer,
     select_corpus_analyzer,
+    split_folds,
 )
 from xmtc.core.dataset import Bag, Dataset
 from xmtc.core.run import Run
@@ -425,7 +429,7 @@ def test_auto_selects_grams_and_reports_it(tmp_path):
     one, two = (Classifier("parabel").fit(texts, tags, run=Run(threads=threads)) for threads in (1, 2))
     chosen = one.tagger_.about["chosen"]
     assert chosen["analyzer"] == "chars"
-    assert "nDCG@5 of 375 held-out documents: words " in chosen["because"]
+    assert "nDCG@5 of 1,500 held-out documents: words " in chosen["because"]
     assert one.tagger_.about == two.tagger_.about
     assert one.get_params()["analyzer"] == "auto"
     lines = (json.dumps({"text": text, "labels": labels}) for text, labels in zip(texts, tags, strict=True))
@@ -454,7 +458,6 @@ def test_auto_selects_grams_and_reports_it(tmp_path):
             "words",
             "10 documents are too few to compare analyzers; 1,000 are needed",
         ),
-        ([f"word{i % 50} again" for i in range(1200)], {}, "words", "only 0.0% of the words of new documents"),
         (
             ["中文的 library"] * 10,
             {},
@@ -489,10 +492,51 @@ def test_auto_trials_use_a_sample_of_the_labelled_documents():
 def test_a_trial_holds_out_documents_and_names_no_label_twice():
     texts, tags = make_agglutinative_corpus(1200, seed=0)
     Y = csr_array(np.eye(41, dtype=np.float32)[[40 if i == 0 else int(tags[i][0][6:]) for i in range(1200)]])
-    trial = AnalyzerTrial.from_texts(texts, Y)  # label 40 is only in a held-out document
+    trial = AnalyzerTrial.from_texts(texts, Y, np.arange(1200) < 300)  # label 40 is only in a held-out document
     assert (trial.held_out, trial.train_texts) == (texts[:300], texts[300:])
     assert (trial.Y.shape, trial.truth.shape) == ((900, 40), (300, 41))
     assert trial.truth[[0]].indices.tolist() == [40]
+
+
+def test_every_document_of_a_sample_is_held_out_once():
+    texts, tags = make_agglutinative_corpus(1001, seed=0)
+    Y = csr_array(np.eye(40, dtype=np.float32)[[int(tag[0][6:]) for tag in tags]])
+    folds = split_folds(texts, Y)
+    assert sorted(text for fold in folds for text in fold.held_out) == sorted(texts)
+    assert all(not set(fold.held_out) & set(fold.train_texts) for fold in folds)
+
+
+@pytest.mark.parametrize(
+    ("words_per_document", "growth", "expected"),
+    [
+        (200, 4, {"words:1-2": 0.003, "chars": -0.002}),
+        (50, 4, {"words:1-2": 0.0015, "chars": -0.002}),
+        (200, 0.5, {"words:1-2": 0, "chars": 0}),
+    ],
+)
+def test_gains_change_with_the_number_of_documents(words_per_document, growth, expected):
+    assert estimate_trends(words_per_document, growth) == pytest.approx(expected)
+
+
+def test_a_gain_must_be_significant():
+    gains = np.tile([0.1, -0.1], 50)
+    assert not is_significant(gains + 0.01)
+    assert is_significant(gains + 0.02)
+    assert not is_significant(np.zeros(100))
+
+
+def test_long_texts_are_not_compared_with_characters():
+    counts = WordCounts.from_texts(Tokenizer(), ["the cat of the house is in the sea"] * 20, Run())
+    assert list_candidates(counts, 301) == ["words", "snowball:english", "words:1-2"]
+    assert list_candidates(counts, 300)[3:] == ["words+chars", "chars"]
+
+
+def test_auto_selects_pairs_of_words_where_only_they_tell_labels_apart():
+    rng = np.random.default_rng(0)
+    phrases = [["red tape", "blue screen"], ["blue tape", "red screen"], ["grey wall", "white door"]]  # of labels
+    drawn = np.column_stack([rng.integers(0, 3, 1200), rng.integers(0, 2, 1200)])
+    texts, tags = [phrases[label][i] for label, i in drawn], [[f"label-{label}"] for label, _ in drawn]
+    assert Classifier("parabel", calibrate=False).fit(texts, tags).analyzer_ == "words:1-2"
 
 
 @pytest.mark.parametrize(

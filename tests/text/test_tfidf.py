@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from xmtc.core.run import Run
 from xmtc.data.batch import Texts
 from xmtc.errors import XmtcError
-from xmtc.features.tfidf import Tfidf
+from xmtc.features.tfidf import Tfidf, choose_ngram_weight
 from xmtc.features.word_counts import WordCounts, compute_lifts
 from xmtc.text.string_index import NOT_FOUND, StringIndex, index_distinct_words
 from xmtc.text.tokenizer import Tokenizer, count_per_document, is_word_character
@@ -23,7 +23,7 @@ from xmtc.text.tokenizer import Tokenizer, count_per_document, is_word_character
 WORDS = "the Quick brown fox_1 jumps over ÉTÉ été naïve straße 東京 Σίσυφος x y 42 don't can't e-mail".split()
 
 
-ALL_NGRAMS = {"ngram_min_df": 1, "ngram_min_lift": 0}
+ALL_NGRAMS = {"ngram_min_df": 1, "ngram_min_lift": 0, "ngram_weight": 1}
 
 
 def random_texts(n: int, seed: int) -> list[str]:
@@ -44,6 +44,9 @@ def sklearn_columns(ours, theirs) -> list[int]:
         ({"lowercase": False}, {"lowercase": False}),
         ({"min_chars": 1}, {"token_pattern": r"(?u)\w+"}),
         ({"min_chars": 1, "tokens": "chunks"}, {"token_pattern": r"(?u)\S+"}),
+        ({"token_pattern": r"(?u)\w\w\w+"}, {"token_pattern": r"(?u)\w\w\w+"}),
+        ({"token_pattern": "[^ ']+"}, {"token_pattern": "[^ ']+"}),
+        ({"stop_words": ["the", "fox_1"]}, {"stop_words": ["the", "fox_1"]}),
         ({"max_df": 0.55}, {"max_df": 0.55}),
         (ALL_NGRAMS | {"max_df": 0.3, "ngrams": 2}, {"max_df": 0.3, "ngram_range": (1, 2)}),
         (ALL_NGRAMS | {"stop_words": "english", "ngrams": 2}, {"stop_words": "english", "ngram_range": (1, 2)}),
@@ -72,6 +75,26 @@ def test_terms_are_runs_of_word_characters(text, min_chars, ngrams):
     words = [word for word in marked.split(" ") if len(word) >= min_chars]
     runs = [" ".join(words[i : i + n]) for n in range(1, ngrams + 1) for i in range(len(words) - n + 1)]
     assert Counter(Tokenizer(min_chars=min_chars, ngrams=ngrams)(text)) == Counter(runs)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.sampled_from("ab cd é".split()), max_size=8), max_size=4), st.integers(1, 3))
+def test_skip_grams_are_pairs_with_words_between_them(documents, skip):
+    tokenizer = Tokenizer(min_chars=1, ngrams=2, skip=skip)
+    counts = tokenizer.count([" ".join(words) for words in documents])
+    terms = StringIndex(counts.text, counts.ends, np.empty(0, np.int32)).words()
+    for d, words in enumerate(documents):
+        entries = slice(counts.starts[d], counts.starts[d + 1])
+        found = {terms[t]: n for t, n in zip(counts.terms[entries], counts.counts[entries], strict=True)}
+        pairs = [(i, j) for i in range(len(words)) for j in range(i + 1, min(i + 2 + skip, len(words)))]
+        assert found == Counter([*words, *(f"{words[i]} {words[j]}" for i, j in pairs)])
+
+
+def test_explanations_mark_both_words_of_a_skip_gram():
+    texts = ["alpha one beta", "alpha two beta", "beta one alpha", "beta two alpha"] * 5
+    fitted, _ = Tfidf(ngrams=2, ngram_skip=1, ngram_min_lift=0).fit(texts)
+    number = fitted.vocabulary.find("alpha beta")
+    assert [span.word for span in fitted.spans("alpha zero beta") if number in span.numbers] == ["alpha", "beta"]
 
 
 @pytest.mark.parametrize("stop_words", [(), ("the", "été", "b7")])
@@ -150,6 +173,16 @@ def test_max_df_is_named_if_no_word_is_left():
         XmtcError, match=r"at least min_df=2 of the 3 documents and in at most the share max_df=0.5; give"
     ):
         Tfidf(max_df=0.5).fit(["word"] * 3)
+
+
+def test_ngrams_weigh_less_in_short_texts():
+    texts = ["red tape", "blue screen", "white wall"] * 4
+    half, _ = Tfidf(ngrams=2, ngram_min_lift=0).fit(texts)
+    full, bag = Tfidf(ngrams=2, ngram_min_lift=0, ngram_weight=1).fit(texts)
+    assert [half.term(i) for i in range(half.size)] == [full.term(i) for i in range(full.size)]
+    np.testing.assert_allclose(half.idf, full.idf * np.repeat([1, 0.5], [6, 3]))
+    np.testing.assert_allclose(bag.matrix.data, 3**-0.5, rtol=1e-6)
+    assert [choose_ngram_weight(words) for words in (10, 60, 200)] == [0.5, 0.75, 1]
 
 
 def test_the_lift_of_an_ngram_is_that_of_its_closest_parts():

@@ -102,7 +102,7 @@ class CorpusOptions:
         str | None, input_option(metavar="FORMAT", help="Input format; detected from name and content by default.")
     ] = None
     text: Annotated[
-        str | None, input_option(metavar="FIELD", help="Text field; several are joined by a space: title,abstract.")
+        str | None, input_option(metavar="FIELD", help="Text field; several are joined: title^2,abstract,year:number.")
     ] = None
     labels: Annotated[
         str | None, input_option(metavar="FIELD", help="Label field; several are joined: subjects,genre.")

@@ -26,6 +26,7 @@ EQUIVALENTS = {
     "as proxml or pfastrexml",
     "verbose": "show progress with fit(X, y, run=Run(progress=True))",
     "max_iter": "the limit is max_passes for linear methods, and epochs for networks",
+    "tokenizer": "a model folder contains no code; set the parameter token_pattern, or tokenize the texts first",
     "tol": "the tolerance of linear methods is eps",
 }
 BOOLEAN_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}

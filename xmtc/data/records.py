@@ -18,6 +18,7 @@ from typing import Any
 from warnings import catch_warnings, simplefilter
 
 from xmtc.data.document import Document
+from xmtc.data.text_fields import TextField, parse_text_fields
 from xmtc.errors import find_similar_names
 
 CELL_SEPARATOR = "|"
@@ -40,7 +41,8 @@ class Fields:
     Parameters
     ----------
     text : str
-        Text field; several fields ("title,abstract") are joined by a space.
+        Text field; several fields ("title,abstract") are joined by a space. The words of "title^2" count twice;
+        "publisher:category" and "year:number" are side columns (`xmtc.data.text_fields`).
     labels : str, optional
         Label field; the labels of several fields ("subjects,genre") are joined. None skips the labels.
     id : str
@@ -58,8 +60,12 @@ class Fields:
     keep: tuple[str, ...] = ()
 
     @property
+    def text_fields(self) -> tuple[TextField, ...]:
+        return parse_text_fields(self.text)
+
+    @property
     def text_names(self) -> list[str]:
-        return [name.strip() for name in self.text.split(",")]
+        return [field.name for field in self.text_fields]
 
     @property
     def label_names(self) -> list[str]:
@@ -87,7 +93,8 @@ class RecordParser:
         self, fields: Fields, labels_required: bool, separator: str | None, make_id: Callable[[int], str] = str
     ) -> None:
         self.fields = fields
-        self.text_names = fields.text_names
+        self.text_fields, self.text_names = fields.text_fields, fields.text_names
+        self.is_plain_text = fields.text_names == [fields.text]
         self.labels_required = labels_required and fields.labels is not None
         self.separator = separator
         self.label_names = fields.label_names
@@ -137,23 +144,21 @@ class RecordParser:
 
     def _extract_text(self, record: Mapping[str, Any]) -> str:
         """Return the joined text fields; some of several fields may be absent, null or empty."""
-        if len(self.text_names) == 1:
+        if self.is_plain_text:
             text = record.get(self.text_names[0])
             if type(text) is str:
                 return text
         parts = [get_field(record, name) for name in self.text_names]
-        if len(parts) == 1 and isinstance(parts[0], str):
+        if self.is_plain_text and isinstance(parts[0], str):
             return parts[0]
-        for name, part in zip(self.text_names, parts, strict=True):
-            if part is not None and not isinstance(part, str):
-                raise BadRecord(f"the field {name!r} is {describe_json_value(part)}, expected a string")
+        texts = [field_to_text(field, part) for field, part in zip(self.text_fields, parts, strict=True)]
         if all(part is None for part in parts):
             if all(match_name(record, name) is None for name in self.text_names):
                 require_field(record, self.text_names[0], "text")
             raise BadRecord(f"the field {', '.join(map(repr, self.text_names))} is null, expected a string")
         if self.missing_text_fields:
             self.missing_text_fields = {name for name in self.missing_text_fields if match_name(record, name) is None}
-        return " ".join(part for part in parts if part)
+        return " ".join(text for text in texts if text)
 
     def describe_missing_fields(self) -> str | None:
         """Return a message if some, but not all, of several text fields were in no document."""
@@ -161,6 +166,13 @@ class RecordParser:
             return None
         listed = " and ".join(map(repr, sorted(self.missing_text_fields)))
         return f"no document has the field {listed}; check the names given with --text."
+
+
+def field_to_text(field: TextField, value: Any) -> str:
+    try:
+        return field.to_text(value)
+    except ValueError as expected:
+        raise BadRecord(f"the field {field.name!r} is {describe_json_value(value)}, expected {expected}") from None
 
 
 def get_field(record: Mapping[str, Any], name: str) -> Any:

@@ -48,11 +48,23 @@ from xmtc.text.analyzers import (
 )
 from xmtc.text.stop_words import load_stop_words
 from xmtc.text.string_index import NOT_FOUND, StringIndex, select_most_frequent, select_words
-from xmtc.text.tokenizer import CHUNK_UNIT, TOKEN_UNITS, WORD_UNIT, BatchTermCounts, Tokenizer, batch_texts
+from xmtc.text.token_pattern import NAME_PATTERN, check_token_pattern
+from xmtc.text.tokenizer import (
+    CHUNK_UNIT,
+    MAX_SKIPPED_WORDS,
+    NAME_UNIT,
+    TOKEN_UNITS,
+    WORD_UNIT,
+    BatchTermCounts,
+    Tokenizer,
+    batch_texts,
+)
 from xmtc.text.word_spans import Span, TermOrigin, find_term_spans
 
 BLOCK_ROWS = 100_000  # rows of several analyzers that are joined at a time
 MAX_GRAM_SHARE = 0.05  # n-grams joined with words are dropped above this document frequency: many and uninformative
+# Word n-grams have their full weight from this number of distinct words per document (docs/how-to/languages.md).
+FULL_NGRAM_WEIGHT_WORDS, MIN_NGRAM_WEIGHT = 80, 0.5
 TokenCounts = dict[Tokenizer, WordCounts]
 TfidfFit = tuple["FittedTfidf | JoinedTfidf", Bag]
 
@@ -73,20 +85,37 @@ class Tfidf(View):
     ngram_min_lift: float = param(
         1.2, "Minimum ratio of the frequency of a term of several words to that of independent words.", low=0
     )
-    stop_words: str = param("", "Stop words: a language such as english, or the path of a file with one word per line.")
+    ngram_weight: float = param(
+        0.0,
+        "Factor of the weight of terms of several words; 0 chooses from 0.5 for short to 1 for long texts.",
+        low=0.0,
+        high=10.0,
+    )
+    ngram_skip: int = param(
+        0, "Maximum number of words between the two words of a pair.", low=0, high=MAX_SKIPPED_WORDS
+    )
+    stop_words: str = param(
+        "", "Stop words: a language such as english, words joined by commas, or the path of a file with one per line."
+    )
     min_chars: int = param(2, "Minimum number of characters of a word.", low=1)
     tokens: str = param(
         WORD_UNIT,
-        "Tokens: words (runs of letters and digits) or chunks (runs of characters other than white space).",
-        choices=TOKEN_UNITS,
+        "Tokens: words (runs of letters and digits), names (also single letters and inner punctuation, such as in c++, "
+        ".net, e-mail, 3.11), or chunks (runs of characters other than white space).",
+        choices=(*TOKEN_UNITS, NAME_UNIT),
     )
+    token_pattern: str = param("", "Regular expression (RE2) of a token, instead of tokens and min_chars.")
     lowercase: bool = param(True, "Conversion of texts to lower case.")
     sublinear_tf: bool = param(True, "Term weight 1 + ln(tf) instead of tf.")
     analyzer: str = ANALYZER_PARAM
     max_grams: int = param(500_000, "Maximum number of character n-grams, by document frequency.", low=1)
 
     def __post_init__(self) -> None:
+        if isinstance(self.stop_words, (list, tuple, set, frozenset)) and all(map(is_text, self.stop_words)):
+            object.__setattr__(self, "stop_words", ",".join((*sorted(self.stop_words), "")))
         super().__post_init__()
+        if self.token_pattern:
+            check_token_pattern(self.token_pattern)
         for name in parse_analyzer_names(self.analyzer):
             get_analyzer(name)
         if self.ngrams > 1 and self.analyzer != AUTO and all(map(has_grams, self.analyzer.split("+"))):
@@ -127,7 +156,10 @@ class Tfidf(View):
         if reads_chunks(name):
             return Tokenizer(self.lowercase, min_chars=1, unit=CHUNK_UNIT)
         ngrams = 1 if has_grams(name) else parse_word_ngrams(name) or self.ngrams
-        return Tokenizer(self.lowercase, self.min_chars, ngrams, load_stop_words(self.stop_words), self.tokens)
+        stop_words, skip = load_stop_words(self.stop_words), self.ngram_skip if ngrams > 1 else 0
+        if pattern := self.token_pattern or (NAME_PATTERN if self.tokens == NAME_UNIT else ""):
+            return Tokenizer(self.lowercase, 1, ngrams, stop_words, CHUNK_UNIT, pattern, skip)
+        return Tokenizer(self.lowercase, self.min_chars, ngrams, stop_words, self.tokens, skip=skip)
 
     def fit_counts(self, counts: TokenCounts, analyzer: str, run: Run, should_release: bool = False) -> TfidfFit:
         """Learn terms and weights from token counts and return the documents' features. With `should_release` the
@@ -163,12 +195,13 @@ class Tfidf(View):
         if not len(kept):
             raise self._empty_corpus_error(n_docs, has_words=len(frequencies) > 0)
         n_ngrams = int(np.count_nonzero(is_ngram[kept]))
+        weight = self.ngram_weight or choose_ngram_weight(n_entries / max(1, n_docs))
         kept = kept[np.argsort(is_ngram[kept], kind="stable")]  # clustering of labels reads the words only
 
         fields: dict[str, Any] = {
             "tokenizer": counts.tokenizer,
             "vocabulary": StringIndex.from_subset(text, ends, kept),
-            "idf": np.log((1 + n_docs) / (1 + frequencies[kept])) + 1,
+            "idf": (np.log((1 + n_docs) / (1 + frequencies[kept])) + 1) * np.where(is_ngram[kept], weight, 1.0),
             "sublinear_tf": self.sublinear_tf,
         }
         columns = np.full(len(ends) - 1, NOT_FOUND, np.int32)
@@ -206,6 +239,15 @@ class Tfidf(View):
             problem = f"None of the {n_docs} documents holds a word of at least min_chars={self.min_chars} characters"
             remedy = "a lower min_chars, and check the text field and stop_words"
         return XmtcError(f"{problem}; give more text or {remedy}.")
+
+
+def choose_ngram_weight(words_per_document: float) -> float:
+    """Return the factor of the weight of word n-grams for a mean number of distinct words per document."""
+    return float(np.clip(words_per_document / FULL_NGRAM_WEIGHT_WORDS, MIN_NGRAM_WEIGHT, 1.0))
+
+
+def is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def drop_common(frequencies: np.ndarray, limit: float) -> np.ndarray:

@@ -15,7 +15,7 @@ from xmtc.data.batch import Texts
 from xmtc.storage.disk_arrays import ArrayStore
 from xmtc.text.analyzers import WordTerms
 from xmtc.text.string_index import NOT_FOUND, StringIndex, WordMerger
-from xmtc.text.tokenizer import SPACE_BYTE, BatchTermCounts, Tokenizer, batch_texts
+from xmtc.text.tokenizer import SPACE_BYTE, BatchTermCounts, Tokenizer, batch_texts, copy_ranges
 
 MAX_NEW_WORD_SHARE = 0.04  # share of unknown words in new documents, below which words are sufficient terms
 
@@ -183,13 +183,6 @@ def compute_lifts(text: np.ndarray, ends: np.ndarray, frequencies: np.ndarray, n
             expected *= np.where(numbers == NOT_FOUND, n_docs, frequencies[numbers])
         lifts[ngrams] = np.minimum(lifts[ngrams], frequencies[ngrams] / expected)
     return lifts
-
-
-def copy_ranges(text: np.ndarray, begins: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return text[begins[i]:stops[i]] for each i as concatenated bytes and end offsets."""
-    lengths = stops - begins
-    ends = np.concatenate([[0], np.cumsum(lengths)])
-    return text[np.repeat(begins - ends[:-1], lengths) + np.arange(ends[-1])], ends
 
 
 def shrink_dtype(numbers: np.ndarray) -> np.ndarray:

@@ -72,7 +72,7 @@ def common_words(language: str) -> frozenset[str]:
 
 
 def load_stop_words(setting: str) -> tuple[str, ...]:
-    """Return the stop words of a parameter value: none, those of a language, or those of a file."""
+    """Return the stop words of a parameter value: none, those of a language or a file, or words joined by commas."""
     if not setting:
         return ()
     if setting == "english":
@@ -81,11 +81,20 @@ def load_stop_words(setting: str) -> tuple[str, ...]:
         return tuple(sorted(ENGLISH_STOP_WORDS))
     if setting in STOP_WORD_LISTS:
         return tuple(sorted(common_words(setting)))
+    if "," in setting and not is_file(setting):
+        return tuple(word for part in setting.split(",") if (word := part.strip()))
     try:
         return tuple(Path(setting).read_text(encoding="utf-8").split())
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or an invalid path
         reason = getattr(error, "strerror", None) or error
         raise XmtcError(
-            f"stop_words={setting!r:.200} is neither one of {', '.join(STOP_WORD_LISTS)} nor a readable UTF-8 file of "
-            f"words: {reason}."
+            f"stop_words={setting!r:.200} is neither one of {', '.join(STOP_WORD_LISTS)}, nor words joined by commas, "
+            f"nor a readable UTF-8 file of words: {reason}."
         ) from None
+
+
+def is_file(path: str) -> bool:
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):  # too long, or with a null character
+        return False

@@ -33,24 +33,30 @@ from xmtc.text.string_index import (
     hash_bytes,
     index_distinct_words,
 )
+from xmtc.text.token_pattern import check_token_pattern, separate_tokens
 
 LETTER_CODES_END = 0x40000  # all letters are below
 VARIATION_SELECTORS_START, WORD_CODES_END = 0xE0000, 0xE01F0  # marks beyond the letters
 CODES_END = 0x110000
 SPACE_BYTE = 32
+MAX_SKIPPED_WORDS = 5
 TOKEN_UNITS = WORD_UNIT, CHUNK_UNIT = "words", "chunks"
+NAME_UNIT = "names"  # matches of NAME_PATTERN, which a Tokenizer has as its pattern
 BATCH_BYTES = 2_000_000  # text per thread: large enough for repeated words, small enough to stream
 
 
 @dataclass(frozen=True)
 class Tokenizer(Form):
-    """Tokenizer of texts into words or chunks, or into n-grams of up to `ngrams` of them joined by a space."""
+    """Tokenizer of texts into words, chunks or matches of a pattern, or into n-grams of up to `ngrams` of these joined
+    by a space."""
 
     lowercase: bool = True
     min_chars: int = 2
     ngrams: int = 1
     stop_words: tuple[str, ...] = ()
     unit: str = WORD_UNIT
+    pattern: str = ""  # regular expression of a token, for the unit CHUNK_UNIT
+    skip: int = 0  # maximum number of words between the two words of a pair, with ngrams > 1
 
     def pack(self, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return normalised texts as concatenated bytes and offsets."""
@@ -59,11 +65,16 @@ class Tokenizer(Form):
             return normalized.data, normalized.offsets
         return concatenate_bytes([normalize_text(text, self.lowercase).encode("utf-8", "replace") for text in texts])
 
+    def pack_tokens(self, texts: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return normalised texts as `pack`; if there is a pattern, only their tokens."""
+        text, starts = self.pack(texts)
+        return separate_tokens(text, starts, self.pattern) if self.pattern else (text, starts)
+
     def count(self, texts: Iterable[str]) -> BatchTermCounts:
         """Return the term counts of a batch of texts."""
         if self.ngrams == 1:
             return self._count_words(texts)
-        terms = build_ngrams(self._split_words(texts), self.ngrams)
+        terms = build_ngrams(self._split_words(texts), self.ngrams, self.skip)
         distinct = index_distinct_words(terms.text, terms.begins, terms.ends)
         counts = count_per_document(terms.starts, distinct.numbers, len(distinct.ends) - 1)
         return BatchTermCounts(distinct.text, distinct.ends, *counts)
@@ -86,7 +97,7 @@ class Tokenizer(Form):
 
         Nothing is stored for each occurrence of a word, which limits the memory traffic of many threads. Buffers are
         large enough for all words to be distinct; memory that is never written is not allocated."""
-        text, starts = self.pack(texts)
+        text, starts = self.pack_tokens(texts)
         max_words = self._max_word_count(text, starts)
         words, word_ends = np.empty(len(text), np.uint8), np.zeros(max_words + 1, np.int64)
         hashes, slots = np.empty(max_words, np.uint64), np.empty(compute_max_slots(max_words), np.int32)
@@ -108,7 +119,7 @@ class Tokenizer(Form):
     def _split_words(self, texts: Iterable[str], max_words: int = 2**62) -> ByteSpans:
         """Return the words of texts, at most max_words of each, copied with one space after each word, so that n-grams
         are contiguous."""
-        text, starts = self.pack(texts)
+        text, starts = self.pack_tokens(texts)
         n_possible = self._max_word_count(text, starts)
         words, word_starts = np.empty(len(text) + n_possible, np.uint8), np.zeros(len(starts), np.int64)
         begins, ends = np.empty(n_possible, np.int64), np.empty(n_possible, np.int64)
@@ -130,8 +141,14 @@ class Tokenizer(Form):
     def check(self) -> None:
         if not (0 < self.min_chars < 2**31 and 0 < self.ngrams < 2**31):
             raise ValueError(f"its min_chars={self.min_chars} or ngrams={self.ngrams} is out of range")
+        if not 0 <= self.skip <= MAX_SKIPPED_WORDS:
+            raise ValueError(f"its skip={self.skip} is out of range")
         if self.unit not in TOKEN_UNITS:
             raise ValueError(f"its unit={self.unit!r:.100} is neither {WORD_UNIT} nor {CHUNK_UNIT}")
+        if self.pattern:
+            check_token_pattern(self.pattern)
+            if self.unit != CHUNK_UNIT:
+                raise ValueError(f"it has a pattern, but unit={self.unit!r:.100}")
 
     def __call__(self, text: str) -> list[str]:
         """Return the terms of a text in the order of their first occurrence, repeated as often as they occur."""
@@ -172,15 +189,50 @@ class ByteSpans(NamedTuple):
     ends: np.ndarray
 
 
-def build_ngrams(words: ByteSpans, ngrams: int) -> ByteSpans:
-    """Return the n-grams of up to `ngrams` words of each document, ordered by first word and then by length."""
+def build_ngrams(words: ByteSpans, ngrams: int, skip: int = 0) -> ByteSpans:
+    """Return the n-grams of up to `ngrams` words of each document, ordered by first word and then by length; then its
+    pairs of words with one to `skip` words between them, ordered by their distance."""
     number = np.arange(len(words.begins))
     n_left = np.repeat(words.starts[1:], np.diff(words.starts)) - number
     n_runs = np.minimum(n_left, ngrams)
     before = np.concatenate([[0], np.cumsum(n_runs)])
 
     last = np.arange(before[-1]) + np.repeat(number - before[:-1], n_runs)
-    return ByteSpans(words.text, before[words.starts], np.repeat(words.begins, n_runs), words.ends[last])
+    runs = ByteSpans(words.text, before[words.starts], np.repeat(words.begins, n_runs), words.ends[last])
+    return add_skip_grams(runs, words, n_left, skip) if skip else runs
+
+
+def add_skip_grams(runs: ByteSpans, words: ByteSpans, n_left: np.ndarray, skip: int) -> ByteSpans:
+    """Append to the n-grams of each document its pairs of words at distances from 2 to `skip` + 1. `n_left` has the
+    number of words of the document from each word on."""
+    first = np.concatenate([np.flatnonzero(n_left > distance) for distance in range(2, skip + 2)])
+    second = first + np.repeat(
+        np.arange(2, skip + 2), [np.count_nonzero(n_left > distance) for distance in range(2, skip + 2)]
+    )
+    begins = np.column_stack([words.begins[first], words.begins[second]]).ravel()
+    ends = np.column_stack([words.ends[first] + 1, words.ends[second]]).ravel()  # with the space after the first word
+    pairs, pair_ends = copy_ranges(words.text, begins, ends)
+
+    document = np.concatenate([repeat_document(runs.starts), repeat_document(words.starts)[first]])
+    order = np.argsort(document, kind="stable")
+    return ByteSpans(
+        np.concatenate([words.text, pairs]),
+        np.searchsorted(document[order], np.arange(len(words.starts))),
+        np.concatenate([runs.begins, len(words.text) + pair_ends[:-1:2]])[order],
+        np.concatenate([runs.ends, len(words.text) + pair_ends[2::2]])[order],
+    )
+
+
+def repeat_document(starts: np.ndarray) -> np.ndarray:
+    """Return the document of each item; document d has the items starts[d]:starts[d + 1]."""
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+def copy_ranges(text: np.ndarray, begins: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return text[begins[i]:stops[i]] for each i as concatenated bytes and end offsets."""
+    lengths = stops - begins
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    return text[np.repeat(begins - ends[:-1], lengths) + np.arange(ends[-1])], ends
 
 
 def count_per_document(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 from xmtc.text.analyzers import Analyzer
 from xmtc.text.normalisation import limit_marks, normalize_unicode
 from xmtc.text.string_index import NOT_FOUND, StringIndex
+from xmtc.text.token_pattern import locate_tokens
 from xmtc.text.tokenizer import CHUNK_UNIT, Tokenizer
 
 OPENING_PUNCTUATION, CLOSING_PUNCTUATION = "([{<\"'`“‘„‚«‹¿¡", ")]}>\"'`”’“‘»›.,;:!?…"  # around the words of a text
@@ -34,8 +36,8 @@ def find_spans(tokenizer: Tokenizer, text: str) -> list[Span]:
     normalized = normalize_for_tokenizer(tokenizer, [text])[0]
     origins, stop_words = map_origins(tokenizer, text), set(normalize_for_tokenizer(tokenizer, tokenizer.stop_words))
     spans = []
-    for begin, end in find_token_runs(normalized, tokenizer.character_mask):
-        word = normalized[begin:end]
+    for begin, end in find_tokens(tokenizer, normalized):
+        word = re.sub(r"\s+", "_", normalized[begin:end])  # white space in the match of a pattern
         if len(word) >= tokenizer.min_chars and word not in stop_words:
             spans.append(Span(origins[begin], origins[end], word))
     return spans
@@ -45,6 +47,13 @@ def normalize_for_tokenizer(tokenizer: Tokenizer, texts: list[str] | tuple[str, 
     """Return texts as the Tokenizer normalises them."""
     packed, ends = tokenizer.pack(texts)
     return [bytes(packed[begin:end]).decode() for begin, end in pairwise(ends)]
+
+
+def find_tokens(tokenizer: Tokenizer, text: str) -> list[tuple[int, int]]:
+    """Return (begin, end) for each token of a normalised text."""
+    if tokenizer.pattern:
+        return locate_tokens(text, tokenizer.pattern)
+    return find_token_runs(text, tokenizer.character_mask)
 
 
 def find_token_runs(text: str, character_mask: np.ndarray) -> list[tuple[int, int]]:
@@ -116,7 +125,7 @@ def find_term_spans(origins: list[TermOrigin], text: str) -> list[Span]:
         for tokenizer in tokenizers
     ]
     spans = found[0] if len(found) == 1 else merge_spans([span for spans in found for span in spans])
-    has_chunks = any(tokenizer.unit == CHUNK_UNIT for tokenizer in tokenizers)
+    has_chunks = any(tokenizer.unit == CHUNK_UNIT and not tokenizer.pattern for tokenizer in tokenizers)
     return [trim_punctuation(span, text) for span in spans] if has_chunks else spans
 
 
@@ -157,16 +166,24 @@ def find_tokenizer_spans(tokenizer: Tokenizer, origins: list[TermOrigin], text: 
     found: list[list[TermPart]] = [[] for _ in words]
     cache: dict[str, list[tuple[int, int, int]]] = {}
     n_occurrences: Counter[int] = Counter()
-    for first in range(len(words)):
-        for after in range(first + 1, min(first + tokenizer.ngrams, len(words)) + 1):
-            run = " ".join(word.word for word in words[first:after])
-            if run not in cache:
-                cache[run] = [term for origin in origins for term in origin.find_terms(run)]
-            for begin, end, number in cache[run]:
-                n_occurrences[number] += 1
-                for word, part in divide_occurrence(words[first:after], begin, end, number):
-                    found[first + word].append(part)
+    for places in list_ngrams(tokenizer, len(words)):
+        run = " ".join(words[place].word for place in places)
+        if run not in cache:
+            cache[run] = [term for origin in origins for term in origin.find_terms(run)]
+        for begin, end, number in cache[run]:
+            n_occurrences[number] += 1
+            for word, part in divide_occurrence([words[place] for place in places], begin, end, number):
+                found[places[word]].append(part)
     return [add_terms(word, parts, n_occurrences) for word, parts in zip(words, found, strict=True)]
+
+
+def list_ngrams(tokenizer: Tokenizer, n_words: int) -> Iterator[Sequence[int]]:
+    """Yield the places of the words of each n-gram of a text."""
+    for first in range(n_words):
+        for after in range(first + 1, min(first + tokenizer.ngrams, n_words) + 1):
+            yield range(first, after)
+        for second in range(first + 2, min(first + tokenizer.skip + 2, n_words)):
+            yield first, second
 
 
 class TermPart(NamedTuple):

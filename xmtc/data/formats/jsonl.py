@@ -42,7 +42,7 @@ def is_arrow_readable(source: CorpusInput) -> bool:
     A pipe is not read in the background, because a blocked read could not be interrupted."""
     fields = source.fields
     names = {*fields.text_names, fields.labels, fields.id}
-    has_three_fields = len(names) == 3 and None not in names and not fields.keep
+    has_three_fields = len(names) == 3 and fields.text in names and None not in names and not fields.keep
     is_utf8_file = source.pipe is None and source.line_encoding == UTF8
     return has_three_fields and fields.separator is None and is_utf8_file
 
