@@ -211,7 +211,7 @@ def check_part_sizes(
     n_docs: int, views: dict[str, Any], labels: StringIndex, frequencies: np.ndarray, model: Model
 ) -> None:
     for name, view in views.items():
-        if not isinstance(view, FittedView) or type(view).__module__ != view_class(name.partition("-")[0]).__module__:
+        if not isinstance(view, FittedView) or type(view).__module__ != view_class(name).__module__:
             raise ValueError(f"its view {name} is of another kind")
     if model.n_labels != len(labels) or model.views != {name: view.size for name, view in views.items()}:
         raise ValueError("its labels and views are not those of its model")

@@ -19,6 +19,7 @@ from xmtc import features
 from xmtc.analyzer_selection import AnalyzerChoice, TextSpool, count_and_sample, select_analyzer
 from xmtc.core.array_validation import NUMERIC_KINDS, as_document_weights
 from xmtc.core.dataset import Bag, Dataset, LabelNames, Tokens
+from xmtc.core.hyperparameters import resolve_value
 from xmtc.core.method import LabelName, Method
 from xmtc.core.registry import find_package
 from xmtc.core.run import Run, check_run
@@ -36,6 +37,7 @@ from xmtc.methods.ensemble.model import remap_labels
 from xmtc.parameters import (
     Parameters,
     as_json_value,
+    as_unparsed,
     build_calibration,
     build_method,
     build_views,
@@ -84,11 +86,14 @@ class Pipeline:
     def with_parameters(self, values: Parameters) -> Pipeline:
         """Return a copy with some parameters replaced."""
         method, remaining = build_method(self.method, values)
-        presets = collect_view_presets(method)
-        views = {
-            name: view.replace(**select_own_parameters(view, remaining)).fill_unset(presets)
-            for name, view in self.views.items()
-        }
+        presets, content = collect_view_presets(method), next(iter(self.views.values())).input_kind
+        views = {}
+        for required in method.required_views:
+            name = features.resolve_view(required, content, type(method).__name__)
+            kind = features.get_view_kind(name)
+            view = self.views.get(name) or next(v for n, v in self.views.items() if features.get_view_kind(n) == kind)
+            own = as_unparsed(method.own_view_parameters.get(required, {}))
+            views[name] = view.replace(**select_own_parameters(view, remaining | own)).fill_unset(presets)
         return Pipeline(method, views, self.calibration.replace(**select_own_parameters(self.calibration, remaining)))
 
     @property
@@ -289,10 +294,15 @@ class TrainingData:
         model = fitted.model
         if len(self.classes) > len(self.labels):
             model = remap_labels(model, class_ids, len(self.classes))
-        about = self.describe_training(method) | parameters_as_json(calibration_options) | {"scores": fitted.as_json()}
-        return Tagger(
-            self.fitted_views, self.classes, frequencies, fitted.apply_to(model), about, history=tuple(history)
+        sizes = {name: size for name, size in self.data.sizes.items() if name in model.views}
+        about = (
+            self.describe_training(method)
+            | {"sizes": sizes}
+            | parameters_as_json(calibration_options)
+            | {"scores": fitted.as_json()}
         )
+        views = {name: view for name, view in self.fitted_views.items() if name in model.views}
+        return Tagger(views, self.classes, frequencies, fitted.apply_to(model), about, history=tuple(history))
 
     def build_labelled_dataset(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
         """Return other documents in the fitted views, with their labels."""
@@ -398,4 +408,5 @@ def peek_first_document(documents: Iterable[Document]) -> tuple[Document, Iterat
 
 def select_own_parameters(recipe: View | Calibration, values: Parameters) -> dict[str, Any]:
     """Return the values whose names are fields of a view or of the calibration."""
-    return {field.name: values[field.name] for field in fields(recipe) if field.name in values}
+    own = [field for field in fields(recipe) if field.name in values]
+    return {field.name: resolve_value(type(recipe).__name__, field, values[field.name]) for field in own}
