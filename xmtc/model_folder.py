@@ -97,6 +97,14 @@ class AnalyzerDescription(TypedDict):
     because: str
 
 
+class PlanDescription(TypedDict):
+    """Plan of method `auto`."""
+
+    minutes: float
+    arguments: str  # of the `xmtc train` command that repeats it
+    because: str
+
+
 class About(TypedDict):
     """Content of about.json without the parts. Validated once, when a model is opened."""
 
@@ -118,6 +126,7 @@ class About(TypedDict):
     filter: NotRequired[LabelFilter]
     decision: NotRequired[DecisionRule]
     chosen: NotRequired[AnalyzerDescription]
+    plan: NotRequired[PlanDescription]
 
 
 def save(

@@ -132,6 +132,12 @@ def build_views(method: Method, content: str, parameters: Parameters) -> dict[st
             name = method_name(method)
             who = name if isinstance(type(method).required_views, tuple) else f"{name} with these members"
             raise unknown_parameter_error(who, key, known, f" for a corpus of {content}", f" (`xmtc methods {name}`)")
+    for name, kind in kinds.items():
+        view_fields = [field.name for field in fields(kind)]
+        for key in own.get(name, {}).keys() - set(view_fields):
+            raise unknown_parameter_error(
+                f"A member of {method_name(method)}", key, view_fields, f" for a corpus of {content}"
+            )
     return {
         name: build_parameter_set(kind, {**parameters, **as_unparsed(own.get(name, {}))}).fill_unset(
             collect_view_presets(method)

@@ -33,6 +33,7 @@ from xmtc.features.columns import FittedColumns
 from xmtc.features.names import FittedNames, Names
 from xmtc.features.tfidf import Tfidf
 from xmtc.methods import check_savable
+from xmtc.methods.ensemble.auto import Auto
 from xmtc.methods.ensemble.model import remap_labels
 from xmtc.parameters import (
     Parameters,
@@ -52,6 +53,7 @@ from xmtc.tagger import Tagger
 from xmtc.text.analyzers import AUTO
 from xmtc.text.languages import detect_text_language
 from xmtc.text.string_index import StringIndex
+from xmtc.training_plan import TrainingPlan, make_training_plan
 
 DEFAULT_CALIBRATION, NO_CALIBRATION = Calibration(), Calibration(calibrate=False)
 
@@ -63,6 +65,7 @@ class Pipeline:
     method: Method
     views: Views
     calibration: Calibration = DEFAULT_CALIBRATION
+    plan: TrainingPlan | None = None  # that method `auto` made
 
     @classmethod
     def from_parameters(
@@ -94,7 +97,8 @@ class Pipeline:
             view = self.views.get(name) or next(v for n, v in self.views.items() if features.get_view_kind(n) == kind)
             own = as_unparsed(method.own_view_parameters.get(required, {}))
             views[name] = view.replace(**select_own_parameters(view, remaining | own)).fill_unset(presets)
-        return Pipeline(method, views, self.calibration.replace(**select_own_parameters(self.calibration, remaining)))
+        calibration = self.calibration.replace(**select_own_parameters(self.calibration, remaining))
+        return Pipeline(method, views, calibration)
 
     @property
     def parameters(self) -> dict[str, tuple[Field, Any]]:
@@ -136,6 +140,10 @@ class Pipeline:
         check_run(run)
         run, history = run.record_history()
         read_options = documents.read_options if isinstance(documents, Corpus) else {}
+        if isinstance(self.method, Auto):
+            documents = list(peek_first_document(documents)[1])
+            tagger = self.with_plan(documents, run).fit(documents, valid, run, classes=classes, weights=weights)
+            return replace(tagger, history=tuple(history), about=tagger.about | add_reading(read_options))
         documents, weights = drop_zero_weights(documents, weights)
         with self._load_method_in_background(documents, run):
             prepared = self.prepare(documents, run, classes)
@@ -143,8 +151,20 @@ class Pipeline:
             prepared = replace(prepared, data=replace(prepared.data, weights=weights))
         valid_data = None if valid is None else prepared.build_labelled_dataset(valid, run)
         tagger = prepared.train(self.method, valid_data, run, self.calibration)
-        about = tagger.about | {"reading": read_options} if read_options else tagger.about
-        return replace(tagger, history=tuple(history), about=about)
+        plan = {"plan": self.plan.as_json()} if self.plan else {}
+        return replace(tagger, history=tuple(history), about=tagger.about | add_reading(read_options) | plan)
+
+    def with_plan(self, documents: Iterable[Document], run: Run = Run()) -> Pipeline:
+        """Return the pipeline that method `auto` plans for documents; that of another method is returned unchanged."""
+        if not isinstance(self.method, Auto):
+            return self
+        (view,) = self.views.values()
+        plan = make_training_plan(self.method, view, list(documents), run)
+        logging.getLogger("xmtc").info("Plan: xmtc train %s; %s.", plan.arguments, plan.reason)
+        parameters = view.explicit_values | as_unparsed(plan.parameters)
+        return replace(
+            Pipeline.from_parameters(plan.method, view.input_kind, parameters), calibration=self.calibration, plan=plan
+        )
 
     @contextmanager
     def _load_method_in_background(self, documents: Iterable[Document], run: Run) -> Iterator[None]:
@@ -242,6 +262,11 @@ class Pipeline:
             return documents, list(self.method.list_label_names(labels, language)), language
         names, known = self.method.list_label_names(classes, language), set(classes)
         return documents, [name for name in names if name.label in known], language
+
+
+def add_reading(read_options: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry of about.json for the options with which the corpus was read, if there are any."""
+    return {"reading": read_options} if read_options else {}
 
 
 def is_repeatable(documents: Iterable[Document]) -> bool:

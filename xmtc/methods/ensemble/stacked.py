@@ -23,6 +23,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -109,6 +110,7 @@ class Stacked(CombinedMethod):
         high=20,
     )
     seed: int = param(0, "Random seed of the folds and of the ranker.", low=0, high=2**32 - 1)
+    minutes: float = param(0.0, "Time in minutes after which no further member is trained; 0 is no limit.", low=0)
     member_views: tuple[str, ...] = MEMBER_VIEWS_PARAM
 
     def __post_init__(self) -> None:
@@ -144,8 +146,12 @@ class Stacked(CombinedMethod):
     ) -> tuple[list[Model], list[Predictions]]:
         """Return the members' models, and for each member predictions of all documents by models without them."""
         folds = [np.flatnonzero(fold_numbers == number) for number in range(fold_numbers.max() + 1)]
-        models, held_out = [], []
+        models: list[Model] = []
+        held_out: list[Predictions] = []
+        begin = perf_counter()
         for training in iterate_member_trainings(self, data, run):
+            if models and self.minutes and perf_counter() - begin > 60 * self.minutes:
+                break
             own, own_valid = training.select(data), None if valid is None else training.select(valid)
             claim_checkpoint(training.run, training.method, own, prefix=CLAIM_PREFIX)
             labels = np.full((data.n_docs, CANDIDATE_LABELS), NO_LABEL, np.int32)
@@ -173,7 +179,7 @@ class Stacked(CombinedMethod):
         n_seen = 1 - 1 / (1 + examples.folds.max())  # as for the members whose scores the ranker has learnt from
         model: Model = StackedModel(
             n_labels=data.n_labels,
-            views=data.sizes,
+            views={view: size for view, size in data.sizes.items() if any(view in model.views for model in models)},
             rule=self.rule,
             models=tuple(models),
             ranker=selection.ranker,
@@ -185,7 +191,7 @@ class Stacked(CombinedMethod):
             calibrated = calibrate_model(model, valid, CANDIDATE_LABELS, run)
         else:
             calibrated = calibrate_on_predictions(model, selection.predictions, examples.Y)
-        return replace(calibrated, description=selection.describe(name_members(self.members)))
+        return replace(calibrated, description=selection.describe(name_members(self.members)[: len(models)]))
 
 
 class RankerExamples(NamedTuple):
