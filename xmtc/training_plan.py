@@ -2,8 +2,8 @@
 
 Linear methods are trained on two sizes of a sample of the documents, on each view of the texts. The larger one gives
 the nDCG@5 of held-out documents; both give the training time on all documents. Members are added as long as the time
-suffices: first the one with the best nDCG@5, then the others, the fastest first, because every further view or method
-adds about as much. If the time suffices for one method only, the plan is the best that is fast enough.
+suffices: first the one with the best nDCG@5, then the others in the order of their usual speed, because every further
+view or method adds about as much. If the time suffices for one method only, the plan is the best that is fast enough.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def select_members(trials: Sequence[Trial], sample: Sample, seconds_left: float)
     best = max(fitting, key=lambda trial: trial.value, default=None)
     members: list[Trial] = []
     total = 0.0
-    for trial in sorted(fitting, key=lambda trial: (trial is not best, trial.view_seconds + trial.seconds)):
+    for trial in sorted(fitting, key=lambda trial: trial is not best):
         has_view = any(member.candidate.analyzer == trial.candidate.analyzer for member in members)
         seconds = n_trainings * trial.seconds + (0.0 if has_view else trial.view_seconds)
         ranker = estimate_ranker_seconds(sample.n_docs, len(members) + 1)

@@ -33,7 +33,7 @@ class Auto(Method):
     [['dog', 'cat']]
     """
 
-    quick_parameters: ClassVar[dict[str, Any]] = {"minutes": 1.0}
+    quick_parameters: ClassVar[dict[str, Any]] = {"minutes": 20.0}
     has_own_calibration: ClassVar[bool] = True
 
     minutes: float = param(10.0, "Time budget of the training in minutes.", low=0.1, high=10_000)
