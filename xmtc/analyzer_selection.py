@@ -16,8 +16,9 @@ from scipy.sparse import csr_array
 
 from xmtc.core.dataset import Dataset
 from xmtc.core.run import Run
-from xmtc.data.batch import Texts
+from xmtc.data.batch import DocumentBatch, Texts
 from xmtc.data.corpus import Corpus
+from xmtc.data.document import Document
 from xmtc.data.label_collector import LabelCollector
 from xmtc.evaluation import evaluate_per_document
 from xmtc.features import TEXTS, extract_contents
@@ -59,8 +60,13 @@ class AnalyzerChoice:
 
 def select_corpus_analyzer(corpus: Corpus, run: Run) -> str:
     """Return the analyzer that a training with default parameters would select for a corpus of texts."""
+    return select_document_analyzer(corpus.iter_batches(run), run)
+
+
+def select_document_analyzer(documents: Iterable[Document | DocumentBatch], run: Run) -> str:
+    """Return the analyzer that a training with default parameters would select for documents of texts."""
     view, collector = Tfidf(), LabelCollector()
-    texts = extract_contents(collector.collect(corpus.iter_batches(run)), TEXTS)
+    texts = extract_contents(collector.collect(documents), TEXTS)
     return select_analyzer(view, *count_and_sample(view, texts, run), collector, run).analyzer
 
 

@@ -97,6 +97,14 @@ class AnalyzerDescription(TypedDict):
     because: str
 
 
+class PlanDescription(TypedDict):
+    """Plan of method `auto`."""
+
+    minutes: float
+    arguments: str  # of the `xmtc train` command that repeats it
+    because: str
+
+
 class About(TypedDict):
     """Content of about.json without the parts. Validated once, when a model is opened."""
 
@@ -118,6 +126,7 @@ class About(TypedDict):
     filter: NotRequired[LabelFilter]
     decision: NotRequired[DecisionRule]
     chosen: NotRequired[AnalyzerDescription]
+    plan: NotRequired[PlanDescription]
 
 
 def save(
@@ -211,7 +220,7 @@ def check_part_sizes(
     n_docs: int, views: dict[str, Any], labels: StringIndex, frequencies: np.ndarray, model: Model
 ) -> None:
     for name, view in views.items():
-        if not isinstance(view, FittedView) or type(view).__module__ != view_class(name.partition("-")[0]).__module__:
+        if not isinstance(view, FittedView) or type(view).__module__ != view_class(name).__module__:
             raise ValueError(f"its view {name} is of another kind")
     if model.n_labels != len(labels) or model.views != {name: view.size for name, view in views.items()}:
         raise ValueError("its labels and views are not those of its model")

@@ -6,7 +6,6 @@ prefix, `parabel.n_trees`; the second member of the same name is numbered, `para
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import Field, fields
@@ -17,23 +16,33 @@ from xmtc import model_folder
 from xmtc.core.hyperparameters import (
     EQUIVALENTS,
     ParameterSet,
+    UnparsedValue,
     describe_expected,
+    format_cli_value,
     get_value_type,
     is_multi_valued,
     is_valid_value,
+    parse_value,
     resolve_value,
     to_short_repr,
 )
 from xmtc.core.method import Method
 from xmtc.data.in_memory import check_integer_names
 from xmtc.errors import XmtcError, find_similar_names
-from xmtc.features import FEATURES, TEXTS, View, select_views, view_class
+from xmtc.features import FEATURES, TEXTS, View, resolve_view, select_views, view_class
 from xmtc.methods import method_class, method_name
+from xmtc.methods.ensemble.members import (
+    CombinedMethod,
+    list_member_view_fields,
+    name_members,
+    parse_member_views,
+)
 from xmtc.name_documents import NameTraining, has_name_training
 from xmtc.scores.calibration import Calibration
 from xmtc.tagger import Tagger
 
 Parameters = Mapping[str, Any]
+MEMBER_VIEWS = "member_views"  # parameter of a combination that holds the view parameters of its members
 ParameterSetT = TypeVar("ParameterSetT", bound=ParameterSet)
 
 
@@ -49,7 +58,10 @@ def build_method(method: Method | str, parameters: Parameters) -> tuple[Method, 
         if get_value_type(field) is ParameterSet:
             value = values.get(field.name, field.default if isinstance(method, str) else getattr(method, field.name))
             if is_valid_value(field, value):  # otherwise the constructor of the method raises
-                values[field.name], rest = build_members(field, value, rest)
+                values[field.name], own_views, rest = build_members(field, value, rest, has_member_views(kind))
+                if own_views:
+                    set_before = () if isinstance(method, str) else getattr(method, MEMBER_VIEWS)
+                    values[MEMBER_VIEWS] = merge_member_views(values.get(MEMBER_VIEWS, set_before), own_views)
     for key in rest:
         if "." in key:
             raise unknown_member_error(name, key)
@@ -71,28 +83,29 @@ def resolve_method_class(method: Method | str) -> type[Method]:
     return type(method) if isinstance(method, Method) else method_class(method)
 
 
-def build_members(field: Field, value: Any, parameters: Parameters) -> tuple[Any, dict[str, Any]]:
-    """Return the members that a parameter holds, with their parameters, and the parameters that are left."""
+def build_members(
+    field: Field, value: Any, parameters: Parameters, has_own_views: bool
+) -> tuple[Any, dict[str, str], dict[str, Any]]:
+    """Return the members that a parameter holds, with their parameters, their view parameters as text, and the
+    parameters that are left."""
     members = list(value) if is_multi_valued(field) else [value]
-    rest, built = dict(parameters), []
+    rest, built, own_views = dict(parameters), [], {}
     for name, member in zip(name_members(members), members, strict=True):
         own = {key.removeprefix(f"{name}."): rest.pop(key) for key in parameters if key.startswith(f"{name}.")}
         method, unknown = build_method(member, own)
-        if unknown:
-            raise unknown_parameter_error(name, next(iter(unknown)), [field.name for field in fields(method)])
+        known = list_member_view_fields(method) if has_own_views else {}
+        for key, setting in unknown.items():
+            if key not in known:
+                raise unknown_parameter_error(name, key, [*(field.name for field in fields(method)), *known])
+            own_views[f"{name}.{key}"] = format_cli_value(setting)
         built.append(method)
-    return (tuple(built) if is_multi_valued(field) else built[0]), rest
+    return (tuple(built) if is_multi_valued(field) else built[0]), own_views, rest
 
 
-def name_members(members: Iterable[Any]) -> list[str]:
-    """Return the name of each member; the second member of the same name gets the suffix -2."""
-    seen: Counter[str] = Counter()
-    names = []
-    for member in members:
-        name = resolve_method_name(member)
-        seen[name] += 1
-        names.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
-    return names
+def merge_member_views(before: Iterable[str], own_views: Mapping[str, str]) -> tuple[str, ...]:
+    """Return view parameters of members, with new values, sorted by name."""
+    values = {**dict(text.partition("=")[::2] for text in before), **own_views}
+    return tuple(f"{name}={value}" for name, value in sorted(values.items()))
 
 
 def collect_method_fields(method: Method, prefix: str = "") -> dict[str, tuple[Field, Any]]:
@@ -111,7 +124,9 @@ def build_views(method: Method, content: str, parameters: Parameters) -> dict[st
 
     A parameter of several views, such as `lowercase`, is set for all of them. Raise XmtcError for an unknown one.
     """
-    kinds = select_views(method.required_views, content, type(method).__name__)
+    who = type(method).__name__
+    own = {resolve_view(name, content, who): values for name, values in method.own_view_parameters.items()}
+    kinds = select_views(method.required_views, content, who)
     recipes = (type(method), *kinds.values(), *list_training_recipes(method, content))
     known = [field.name for recipe in recipes for field in fields(recipe)]
     for key in parameters:
@@ -119,8 +134,16 @@ def build_views(method: Method, content: str, parameters: Parameters) -> dict[st
             name = method_name(method)
             who = name if isinstance(type(method).required_views, tuple) else f"{name} with these members"
             raise unknown_parameter_error(who, key, known, f" for a corpus of {content}", f" (`xmtc methods {name}`)")
+    for name, kind in kinds.items():
+        view_fields = [field.name for field in fields(kind)]
+        for key in own.get(name, {}).keys() - set(view_fields):
+            raise unknown_parameter_error(
+                f"A member of {method_name(method)}", key, view_fields, f" for a corpus of {content}"
+            )
     return {
-        name: build_parameter_set(kind, parameters).fill_unset(collect_view_presets(method))
+        name: build_parameter_set(kind, {**parameters, **as_unparsed(own.get(name, {}))}).fill_unset(
+            collect_view_presets(method)
+        )
         for name, kind in kinds.items()
     }
 
@@ -128,6 +151,10 @@ def build_views(method: Method, content: str, parameters: Parameters) -> dict[st
 def list_training_recipes(method: Method, content: str) -> list[type[ParameterSet]]:
     """Return the parameter sets of a training beside those of the method and its views."""
     return [*([NameTraining] if has_name_training(method, content) else []), Calibration]
+
+
+def as_unparsed(texts: Mapping[str, str]) -> dict[str, UnparsedValue]:
+    return {name: UnparsedValue(text) for name, text in texts.items()}
 
 
 def build_calibration(parameters: Parameters) -> tuple[Calibration, dict[str, Any]]:
@@ -196,7 +223,24 @@ def collect_all_parameters(method: Method | str, stored_parameters: Parameters) 
         found |= collect_set_fields(view)
     for kind in list_training_recipes(built, TEXTS):
         found |= collect_set_fields(build_parameter_set(kind, stored_parameters))
+    return found | collect_member_view_fields(built)
+
+
+def collect_member_view_fields(method: Method) -> dict[str, tuple[Field, Any]]:
+    """Return field and value of the view parameters of each member, by qualified name."""
+    if not isinstance(method, CombinedMethod) or not has_member_views(type(method)):
+        return {}
+    own, found = parse_member_views(method.members, method.member_views), {}
+    for name, member in zip(name_members(method.members), method.members, strict=True):
+        for key, field in list_member_view_fields(member).items():
+            text = own.get(name, {}).get(key)
+            found[f"{name}.{key}"] = (field, field.default if text is None else parse_value(name, field, text))
     return found
+
+
+def has_member_views(kind: type[Method]) -> bool:
+    """Return True for a combination whose members may have view parameters of their own."""
+    return MEMBER_VIEWS in {field.name for field in fields(kind)}
 
 
 def collect_set_fields(recipe: ParameterSet) -> dict[str, tuple[Field, Any]]:
@@ -223,7 +267,7 @@ def build_method_ignoring_unknown(method: Method | str, stored_parameters: Param
     names: set[str] = {field.name for field in fields(resolve_method_class(method))}
     while True:
         built, _ = build_method(method, {name: value for name, value in stored_parameters.items() if name in names})
-        found = set(collect_method_fields(built))
+        found = {*collect_method_fields(built), *collect_member_view_fields(built)}
         if found == names:
             return built
         names = found
@@ -236,7 +280,11 @@ def select_applicable_parameters(method: Method | str, content: str, stored_para
         *select_views(built.required_views, content, type(built).__name__).values(),
         *list_training_recipes(built, content),
     ]
-    known = {*collect_method_fields(built), *(field.name for recipe in recipes for field in fields(recipe))}
+    known = {
+        *collect_method_fields(built),
+        *collect_member_view_fields(built),
+        *(field.name for recipe in recipes for field in fields(recipe)),
+    }
     return {name: value for name, value in stored_parameters.items() if name in known}
 
 
@@ -309,7 +357,9 @@ def parameters_from_about(about: Mapping[str, Any]) -> dict[str, Any]:
     found |= select_non_default_parameters(type(method), about["parameters"])
     preset = collect_view_presets(method)
     for name, values in about["views"].items():
-        found |= select_non_default_parameters(view_class(name.partition("-")[0]), values, preset)
+        own = method.own_view_parameters.get(name, {})  # which the parameters of the method hold
+        shared = {key: value for key, value in values.items() if key not in own}
+        found |= select_non_default_parameters(view_class(name), shared, preset)
     return {key: value for key, value in found.items() if key != "n_columns"}
 
 

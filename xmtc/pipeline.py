@@ -20,6 +20,7 @@ from xmtc import features
 from xmtc.analyzer_selection import AnalyzerChoice, TextSpool, count_and_sample, select_analyzer
 from xmtc.core.array_validation import NUMERIC_KINDS, as_document_weights
 from xmtc.core.dataset import Bag, Dataset, LabelNames, Tokens
+from xmtc.core.hyperparameters import resolve_value
 from xmtc.core.method import LabelName, Method
 from xmtc.core.registry import find_package
 from xmtc.core.run import Run, check_run
@@ -33,6 +34,7 @@ from xmtc.features.columns import FittedColumns
 from xmtc.features.names import FittedNames, Names
 from xmtc.features.tfidf import Tfidf
 from xmtc.methods import check_savable
+from xmtc.methods.ensemble.auto import Auto
 from xmtc.methods.ensemble.model import remap_labels
 from xmtc.name_documents import (
     NEVER,
@@ -49,6 +51,7 @@ from xmtc.name_documents import (
 from xmtc.parameters import (
     Parameters,
     as_json_value,
+    as_unparsed,
     build_calibration,
     build_method,
     build_name_training,
@@ -64,6 +67,7 @@ from xmtc.tagger import Tagger
 from xmtc.text.analyzers import AUTO
 from xmtc.text.languages import detect_text_language
 from xmtc.text.string_index import StringIndex
+from xmtc.training_plan import TrainingPlan, make_training_plan
 
 DEFAULT_CALIBRATION, NO_CALIBRATION = Calibration(), Calibration(calibrate=False)
 FIRST_DOCUMENTS = 1000  # whose labels show whether labels are words
@@ -77,6 +81,7 @@ class Pipeline:
     views: Views
     calibration: Calibration = DEFAULT_CALIBRATION
     names: NameTraining | None = None  # None if names are no training documents
+    plan: TrainingPlan | None = None  # that method `auto` made
 
     @classmethod
     def from_parameters(
@@ -101,11 +106,14 @@ class Pipeline:
     def with_parameters(self, values: Parameters) -> Pipeline:
         """Return a copy with some parameters replaced."""
         method, remaining = build_method(self.method, values)
-        presets = collect_view_presets(method)
-        views = {
-            name: view.replace(**select_own_parameters(view, remaining)).fill_unset(presets)
-            for name, view in self.views.items()
-        }
+        presets, content = collect_view_presets(method), next(iter(self.views.values())).input_kind
+        views = {}
+        for required in method.required_views:
+            name = features.resolve_view(required, content, type(method).__name__)
+            kind = features.get_view_kind(name)
+            view = self.views.get(name) or next(v for n, v in self.views.items() if features.get_view_kind(n) == kind)
+            own = as_unparsed(method.own_view_parameters.get(required, {}))
+            views[name] = view.replace(**select_own_parameters(view, remaining | own)).fill_unset(presets)
         calibration = self.calibration.replace(**select_own_parameters(self.calibration, remaining))
         names = self.names and self.names.replace(**select_own_parameters(self.names, remaining))
         return Pipeline(method, views, calibration, names)
@@ -150,6 +158,10 @@ class Pipeline:
         check_run(run)
         run, history = run.record_history()
         read_options = documents.read_options if isinstance(documents, Corpus) else {}
+        if isinstance(self.method, Auto):
+            documents = list(peek_first_document(documents)[1])
+            tagger = self.with_plan(documents, run).fit(documents, valid, run, classes=classes, weights=weights)
+            return replace(tagger, history=tuple(history), about=tagger.about | add_reading(read_options))
         documents, weights = drop_zero_weights(documents, weights)
         with self._load_method_in_background(documents, run):
             prepared = self.prepare(documents, run, classes)
@@ -157,8 +169,20 @@ class Pipeline:
             prepared = prepared.with_document_weights(weights)
         valid_data = None if valid is None else prepared.build_labelled_dataset(valid, run)
         tagger = prepared.train(self.method, valid_data, run, self.calibration)
-        about = tagger.about | {"reading": read_options} if read_options else tagger.about
-        return replace(tagger, history=tuple(history), about=about)
+        plan = {"plan": self.plan.as_json()} if self.plan else {}
+        return replace(tagger, history=tuple(history), about=tagger.about | add_reading(read_options) | plan)
+
+    def with_plan(self, documents: Iterable[Document], run: Run = Run()) -> Pipeline:
+        """Return the pipeline that method `auto` plans for documents; that of another method is returned unchanged."""
+        if not isinstance(self.method, Auto):
+            return self
+        (view,) = self.views.values()
+        plan = make_training_plan(self.method, view, list(documents), run)
+        logging.getLogger("xmtc").info("Plan: xmtc train %s; %s.", plan.arguments, plan.reason)
+        parameters = view.explicit_values | as_unparsed(plan.parameters)
+        return replace(
+            Pipeline.from_parameters(plan.method, view.input_kind, parameters), calibration=self.calibration, plan=plan
+        )
 
     @contextmanager
     def _load_method_in_background(self, documents: Iterable[Document], run: Run) -> Iterator[None]:
@@ -304,6 +328,11 @@ class Pipeline:
         return documents, [name for name in names if name.label in known], language
 
 
+def add_reading(read_options: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry of about.json for the options with which the corpus was read, if there are any."""
+    return {"reading": read_options} if read_options else {}
+
+
 def is_repeatable(documents: Iterable[Document]) -> bool:
     """Return True if documents can be read twice."""
     return isinstance(documents, Sequence) or (isinstance(documents, Corpus) and not documents.is_pipe)
@@ -396,10 +425,15 @@ class TrainingData:
         model = fitted.model
         if len(self.classes) > len(self.labels):
             model = remap_labels(model, class_ids, len(self.classes))
-        about = self.describe_training(method) | parameters_as_json(calibration_options) | {"scores": fitted.as_json()}
-        return Tagger(
-            self.fitted_views, self.classes, frequencies, fitted.apply_to(model), about, history=tuple(history)
+        sizes = {name: size for name, size in self.data.sizes.items() if name in model.views}
+        about = (
+            self.describe_training(method)
+            | {"sizes": sizes}
+            | parameters_as_json(calibration_options)
+            | {"scores": fitted.as_json()}
         )
+        views = {name: view for name, view in self.fitted_views.items() if name in model.views}
+        return Tagger(views, self.classes, frequencies, fitted.apply_to(model), about, history=tuple(history))
 
     def build_labelled_dataset(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
         """Return other documents in the fitted views, with their labels."""
@@ -507,4 +541,5 @@ def peek_first_document(documents: Iterable[Document]) -> tuple[Document, Iterat
 
 def select_own_parameters(recipe: View | Calibration | NameTraining, values: Parameters) -> dict[str, Any]:
     """Return the values whose names are fields of a view or of the calibration."""
-    return {field.name: values[field.name] for field in fields(recipe) if field.name in values}
+    own = [field for field in fields(recipe) if field.name in values]
+    return {field.name: resolve_value(type(recipe).__name__, field, values[field.name]) for field in own}

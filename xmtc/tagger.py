@@ -539,7 +539,7 @@ def check_threshold_name(threshold: str) -> None:
 
 def get_view_unit(name: str) -> str:
     """Return what the size of a view counts, such as "words" or "tfidf features"."""
-    unit = view_class(name.partition("-")[0]).unit
+    unit = view_class(name).unit
     return name if unit == name else f"{name} {unit}"
 
 

@@ -10,7 +10,6 @@ import pytest
 from commands import invoke, lines_of, run_trial_here
 
 from xmtc.analysis.method_specs import MethodSpec, check_spec
-from xmtc.analysis.recommend.learning_curves import GAIN_DECAY, CorpusSize, extrapolate_metric, extrapolate_seconds
 from xmtc.analysis.recommend.method_search import (
     TRIAL_METRICS,
     MethodSearch,
@@ -31,6 +30,7 @@ from xmtc.analysis.recommend.recommendation import (
 from xmtc.analysis.recommend.samples import FIRST_SAMPLE_DOCUMENTS, Samples, choose_sample_sizes, make_samples
 from xmtc.cli.recommend import format_recommendation
 from xmtc.data.corpus import open_corpus
+from xmtc.evaluation.learning_curves import GAIN_DECAY, CorpusSize, extrapolate_metric, extrapolate_seconds
 
 PETS = ("cat", "dog", "hen")
 

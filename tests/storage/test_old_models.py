@@ -37,6 +37,8 @@ def test_old_model_gives_the_same_predictions(folder: Path) -> None:
     assert [[score for _, score in row] for row in result] == [pytest.approx(row, abs=1e-5) for row in scores]
 
 
-@pytest.mark.parametrize(("model_format", "later"), [("format-3", {"craftml", "extremetext"}), ("format-4", set())])
+@pytest.mark.parametrize(
+    ("model_format", "later"), [("format-3", {"craftml", "extremetext", "stacked", "auto"}), ("format-4", set())]
+)
 def test_every_method_has_a_fixture_of_every_format_since_it_was_added(model_format: str, later: set[str]) -> None:
     assert METHODS.keys() - later <= {folder.name for folder in FOLDERS if folder.parent.name == model_format}

@@ -49,6 +49,9 @@ def train(
         str, typer.Option("-m", "--method", metavar="NAME", help="Method; `xmtc methods` lists them.")
     ] = "parabel",
     parameter: ParameterOption = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.1, help="Time budget of method auto, in minutes (10 by default).")
+    ] = None,
     valid: Annotated[
         str | None, typer.Option(metavar="CORPUS", help="Validation corpus for early stopping and calibration.")
     ] = None,
@@ -96,7 +99,8 @@ def train(
     vocabulary = None if vocab is None else open_vocabulary(vocab, language, quiet)
     source = open_corpus_input(corpus, reading, quiet=quiet)
     valid_source = open_corpus_input(valid, replace(reading, rejects=None), quiet=quiet) if valid else None
-    pipeline = add_vocabulary_parameter(build_pipeline(method, parameter or [], source), vocab)
+    parameters = [*(parameter or []), *as_minutes_parameter(method, minutes)]
+    pipeline = add_vocabulary_parameter(build_pipeline(method, parameters, source), vocab)
     if workdir is not None:
         check_workdir_option(workdir, pipeline, method)
     if cluster and not quiet and not pipeline.method.has_cluster_support:
@@ -104,6 +108,9 @@ def train(
     parts: list[Convergence] = []
     run = replace(run, callbacks=(*run.callback_tuple, partial(collect_convergence, parts)))
     with report_checkpoint_on_interrupt(run.checkpoint):
+        if not source.is_pipe:
+            pipeline = pipeline.with_plan(source, run)
+            print_plan(pipeline, corpus, quiet)
         tagger = pipeline.fit(source, valid_source, run)
     if not is_first_process():  # of the processes that torchrun starts, the first saves the model
         return
@@ -119,6 +126,31 @@ def train(
         report_rejects(valid_source)
     if not quiet:
         print_training_summary(tagger, output, method, time.perf_counter() - start)
+
+
+def as_minutes_parameter(method: str, minutes: float | None) -> list[str]:
+    """Return --minutes as a -p option."""
+    from xmtc.errors import XmtcError
+
+    if minutes is None:
+        return []
+    if method != "auto":
+        raise XmtcError(f"--minutes is the time budget of method auto, and {method} has none; add -m auto.")
+    return [f"minutes={minutes}"]
+
+
+def print_plan(pipeline: Pipeline, corpus: list[str], quiet: bool) -> None:
+    """Print the plan of method auto: the command that repeats it, the expected time and the reason."""
+    import shlex
+
+    if pipeline.plan is None or quiet:
+        return
+    command = f"xmtc train {shlex.join(corpus)} {pipeline.plan.arguments} -o MODEL"
+    seconds = (
+        f", about {pipeline.plan.seconds:.0f} s of {60 * pipeline.plan.minutes:.0f} s" if pipeline.plan.seconds else ""
+    )
+    echo(f"Plan{seconds}: {command}", err=True)
+    echo(f"Reason: {pipeline.plan.reason}.", err=True)
 
 
 def check_workers(workers: int, cluster: str) -> None:

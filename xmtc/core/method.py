@@ -248,6 +248,8 @@ class Method(ParameterSet, ABC):
     quick_parameters: ClassVar[dict[str, Any]] = {}
     # Default parameters of these views, where they differ from the views' own defaults.
     view_defaults: ClassVar[dict[str, Any]] = {}
+    # Parameters of single views by name, as text; they take precedence over those of all views.
+    own_view_parameters: ClassVar[dict[str, dict[str, str]]] = {}
     # Whether results are identical for any batch size and number of threads. Networks sum in varying order.
     is_exact: ClassVar[bool] = True
     # Whether document weights (Dataset.weights) multiply the loss.

@@ -5,6 +5,7 @@ name to features."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
@@ -28,12 +29,25 @@ VIEWS = {
 }
 VIEW_REGISTRY = Registry("view", View, VIEWS, group="xmtc.views", hint="`xmtc.features.VIEWS`")
 
+VIEW_NUMBER_PATTERN = re.compile(r"-\d+$")
+
 Views = dict[str, View]
 FittedViews = dict[str, FittedView]
 
 
 def view_class(name: str) -> type[View]:
-    return VIEW_REGISTRY.find(name)
+    """Return the class of a view; `tfidf-2` is a second view of the kind `tfidf`."""
+    return VIEW_REGISTRY.find(get_view_kind(name))
+
+
+def get_view_kind(name: str) -> str:
+    """Return the name of a view without its number."""
+    return VIEW_NUMBER_PATTERN.sub("", name)
+
+
+def number_view(kind: str, number: int) -> str:
+    """Return the name of the view with this number, from 1, among those of its kind."""
+    return kind if number == 1 else f"{kind}-{number}"
 
 
 def list_views(content: str) -> tuple[str, ...]:
@@ -53,8 +67,8 @@ def resolve_view(name: str, content: str, subject: str) -> str:
     if view_class(name).input_kind == content:
         return name
     for other in list_views(content):
-        if view_class(other).replaced_view == name:
-            return other
+        if view_class(other).replaced_view == get_view_kind(name):
+            return other + name.removeprefix(get_view_kind(name))
     wanted = view_class(name).input_kind
     raise XmtcError(
         f"{subject} reads {name}, but the corpus holds {content}; give a corpus of {wanted}, or choose a linear method."
@@ -66,7 +80,7 @@ def sort_views(names: Iterable[str]) -> tuple[str, ...]:
     known = VIEW_REGISTRY.names()
 
     def rank(name: str) -> tuple[int, str]:
-        kind = name.partition("-")[0]
+        kind = get_view_kind(name)
         return (known.index(kind) if kind in known else len(known)), name
 
     return tuple(sorted(set(names), key=rank))

@@ -25,8 +25,10 @@ if TYPE_CHECKING:  # type checkers cannot read the table METHODS, so its classes
     from xmtc.methods.embedding.extremetext import ExtremeText as ExtremeText
     from xmtc.methods.embedding.fasttext import FastText as FastText
     from xmtc.methods.embedding.sleec import SLEEC as SLEEC
+    from xmtc.methods.ensemble.auto import Auto as Auto
     from xmtc.methods.ensemble.consensus import Consensus as Consensus
     from xmtc.methods.ensemble.ensemble import Ensemble as Ensemble
+    from xmtc.methods.ensemble.stacked import Stacked as Stacked
     from xmtc.methods.instance_tree.craftml import CRAFTML as CRAFTML
     from xmtc.methods.instance_tree.fastxml import FastXML as FastXML
     from xmtc.methods.instance_tree.pfastrexml import PfastreXML as PfastreXML
@@ -66,6 +68,8 @@ METHODS = {
     "lexical": "xmtc.methods.lexical.lexical:Lexical",
     "ensemble": "xmtc.methods.ensemble.ensemble:Ensemble",
     "consensus": "xmtc.methods.ensemble.consensus:Consensus",
+    "stacked": "xmtc.methods.ensemble.stacked:Stacked",
+    "auto": "xmtc.methods.ensemble.auto:Auto",
 }
 METHOD_REGISTRY = Registry("method", Method, METHODS, group="xmtc.methods", hint="`xmtc methods`")
 PUBLIC_NAMES = ("METHODS", "as_method", "method_class", "method_name")  # in addition to the method classes

@@ -84,7 +84,8 @@ def fit_calibrated(
     if not calibrate:
         return CalibrationResult(method.fit(data, valid, run), None, "calibrate=false")
     if method.has_own_calibration:
-        return CalibrationResult(method.fit(data, valid, run), None, "calibrated=true")
+        model = method.fit(data, valid, run)
+        return CalibrationResult(model, None, describe_own_calibration(model))
     if valid is not None:
         return fit_with_validation(method, data, valid, run)
 
@@ -103,6 +104,13 @@ def fit_calibrated(
     held_out = data.select_rows(np.concatenate(folds))
     n_twins = sum(twin is not model for twin in twins)
     return fit_calibration_curve(model, Predictions.stack(predictions), held_out, "held-out ", n_twins)
+
+
+def describe_own_calibration(model: Model) -> str:
+    """Return the reason for the scores of a method that calibrates its models itself."""
+    if not isinstance(model, CalibratedModel):
+        return "the documents are too few to compare the members, so the model is the first member alone"
+    return model.description or "calibrated=true"
 
 
 def fit_with_validation(method: Method, data: Dataset, valid: Dataset, run: Run) -> CalibrationResult:

@@ -50,6 +50,8 @@ FORM_TYPES = {
     "calibrated-model": "xmtc.methods.ensemble.calibrated_model:CalibratedModel",
     "adapted-model": "xmtc.methods.ensemble.model:RemappedModel",
     "combined-model": "xmtc.methods.ensemble.model:CombinedModel",
+    "stacked-model": "xmtc.methods.ensemble.stacked_model:StackedModel",
+    "boosted-trees": "xmtc.methods.ensemble.boosted_trees:BoostedTrees",
     # networks
     "trained-network": "xmtc.nn.network:TrainedNetwork",
     "network-weights": "xmtc.nn.network:Weights",

@@ -16,16 +16,16 @@ from time import perf_counter
 from xmtc.analysis.compare.ground_truth import GroundTruth
 from xmtc.analysis.compare.saved_predictions import SavedPredictions
 from xmtc.analysis.method_specs import MethodSpec, as_typed_parameters
-from xmtc.analysis.recommend.learning_curves import (
+from xmtc.analysis.recommend.samples import Samples
+from xmtc.analysis.trials import make_training_run, run_or_load, warm_up
+from xmtc.errors import XmtcError
+from xmtc.evaluation import parse_metric
+from xmtc.evaluation.learning_curves import (
     MIN_DOCUMENT_EXPONENT,
     SAMPLE_GROWTH,
     extrapolate_metric,
     extrapolate_seconds,
 )
-from xmtc.analysis.recommend.samples import Samples
-from xmtc.analysis.trials import make_training_run, run_or_load, warm_up
-from xmtc.errors import XmtcError
-from xmtc.evaluation import parse_metric
 from xmtc.features.tfidf import Tfidf
 from xmtc.methods import method_class
 from xmtc.pipeline import Pipeline

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from xmtc.analysis.recommend.learning_curves import SAMPLE_GROWTH, CorpusSize
 from xmtc.analysis.trials import TrialContext, write_warm_up_corpus
 from xmtc.analyzer_selection import select_corpus_analyzer
 from xmtc.core.run import Run
 from xmtc.data.corpus import Corpus, open_corpus_writer
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
+from xmtc.evaluation.learning_curves import SAMPLE_GROWTH, CorpusSize
 from xmtc.features import FEATURES, TEXTS
 from xmtc.text.analyzers import AUTO
 

@@ -38,6 +38,7 @@ class CalibratedModel(Model):
     model: Model
     scores: np.ndarray = array(np.float64)  # knots of the curve, ascending
     probabilities: np.ndarray = array(np.float64)  # values at the knots
+    description: str = ""  # of a model that a method selected and calibrated itself
 
     def _predict(self, data: Dataset, k: int, run: Run) -> Predictions:
         return apply_isotonic_curve(self.model.predict(data, k, run), self.scores, self.probabilities)

@@ -26,7 +26,7 @@ from xmtc.core.hyperparameters import ParameterSet, param
 from xmtc.errors import XmtcError
 from xmtc.methods import as_method
 from xmtc.methods.ensemble.combination_rules import NOISY_OR, RULES
-from xmtc.methods.ensemble.members import CombinedMethod
+from xmtc.methods.ensemble.members import MEMBER_VIEWS_PARAM, CombinedMethod, parse_member_views
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Consensus(CombinedMethod):
         "Calibrate the combined score on documents that are held out of training; also the members' scores, if that "
         "improves the ranking.",
     )
+    member_views: tuple[str, ...] = MEMBER_VIEWS_PARAM
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,3 +64,4 @@ class Consensus(CombinedMethod):
             raise XmtcError(
                 f"Consensus: found {len(self.members)} members, expected at least two, such as attention_xml,parabel."
             )
+        parse_member_views(self.members, self.member_views)

@@ -9,7 +9,7 @@ is trained this way, so slow networks are trained once, and fast linear methods 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -43,15 +43,21 @@ def fit_with_holdout_models(
         return model, [model]
 
     claim_checkpoint(run, method, data, prefix=CLAIM_PREFIX)
-    holdout_models = []
+    holdout_models = [model for _, model in iterate_fold_models(method, data, folds, run)]
+    model = method.fit(data, None, replace(run, checkpoint=run.checkpoint.sub_checkpoint("model")))
+    return model, holdout_models
+
+
+def iterate_fold_models(
+    method: Method, data: Dataset, folds: Sequence[np.ndarray], run: Run, valid: Dataset | None = None
+) -> Iterator[tuple[np.ndarray, Model]]:
+    """Yield the rows of each fold and a model that is trained without them."""
     for number, rows in enumerate(folds, 1):
         training, holdout_run = drop_rows(data, rows), run.for_part(name_holdout_run(number))
         if method.has_label_name_input:
-            holdout_models.append(method.fit(training, None, holdout_run))
+            yield rows, method.fit(training, valid, holdout_run)
         else:  # some labels may only occur in the held-out rows
-            holdout_models.append(fit_on_seen_labels(method, training, None, holdout_run))
-    model = method.fit(data, None, replace(run, checkpoint=run.checkpoint.sub_checkpoint("model")))
-    return model, holdout_models
+            yield rows, fit_on_seen_labels(method, training, valid, holdout_run)
 
 
 def name_holdout_run(number: int) -> str:
@@ -64,9 +70,9 @@ def fit_members_with_holdout_models(
     """Return the combination of the members' models, and for each fold the combination of their holdout models."""
     claim_checkpoint(run, method, data, prefix=CLAIM_PREFIX)
     models, holdout_models = [], []
-    for training in iterate_member_trainings(method.members, data, run):
+    for training in iterate_member_trainings(method, data, run):
         model, of_folds = fit_with_holdout_models(training.method, training.select(data), folds, training.run)
-        models.append(training.to_all_labels(model))
-        holdout_models.append([training.to_all_labels(holdout_model) for holdout_model in of_folds])
+        models.append(training.to_combination(model))
+        holdout_models.append([training.to_combination(holdout_model) for holdout_model in of_folds])
     combinations = [combine_models(method, data, members) for members in zip(*holdout_models, strict=True)]
     return combine_models(method, data, models), list(combinations)

@@ -1,0 +1,144 @@
+"""Method `auto`: plans within a time budget, and their repetition."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from planted import make_planted_corpus
+from typer.testing import CliRunner
+
+from xmtc import Classifier, XmtcError
+from xmtc.cli import app
+from xmtc.cli.train import parse_parameters
+from xmtc.core.run import Run
+from xmtc.data.in_memory import to_documents
+from xmtc.methods.ensemble.auto import Auto
+from xmtc.pipeline import Pipeline
+from xmtc.training_plan import (
+    Candidate,
+    Sample,
+    TrainingPlan,
+    Trial,
+    list_candidates,
+    make_stacking_plan,
+    make_training_plan,
+    select_members,
+    select_single,
+)
+
+ONE = Run(threads=1, device="cpu")
+DOCUMENTS = list(to_documents(*make_planted_corpus(700, seed=1)))
+TEST = make_planted_corpus(80, seed=2)[0]
+PARABEL = Trial(Candidate("", "parabel"), 0.60, 1.0, 1.0)
+BONSAI = Trial(Candidate("", "bonsai"), 0.65, 1.0, 4.0)
+DISMEC = Trial(Candidate("", "dismec"), 0.70, 1.0, 10.0)
+CHARS = Trial(Candidate("chars", "dismec"), 0.69, 5.0, 20.0)
+TRIALS = [PARABEL, BONSAI, DISMEC, CHARS]
+
+
+def make_sample(n_docs: int = 1000) -> Sample:
+    return replace(Sample.draw(DOCUMENTS[:100], 0), n_docs=n_docs)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "members", "total"),
+    [
+        (1000, [DISMEC, BONSAI, CHARS], 1 + 6 * 10 + 6 * 4 + 5 + 6 * 20),  # 5 folds, so 6 trainings each; two views
+        (100, [DISMEC, BONSAI], 1 + 6 * 10 + 6 * 4),
+        (62, [DISMEC], 1 + 6 * 10),
+        (40, [BONSAI], 1 + 6 * 4),  # the best one does not fit
+        (10, [], 0),
+    ],
+)
+def test_members_are_added_while_the_time_suffices(seconds, members, total):
+    sample = make_sample()
+    found, expected = select_members(TRIALS, sample, seconds + 1e-4 * 12 * 1000 * max(1, len(members)))
+    assert found == members
+    assert expected == pytest.approx(total + 1e-4 * 12 * 1000 * len(members))
+
+
+def test_single_method_is_the_best_that_is_fast_enough():
+    sample = make_sample(100)  # 10 documents cannot calibrate: one training
+    assert select_single(TRIALS, sample, 12) == (DISMEC, 11)
+    assert select_single(TRIALS, sample, 6) == (BONSAI, 5)
+    assert select_single(TRIALS, sample, 1) == (PARABEL, 2)
+
+
+def test_plan_of_members_names_their_views():
+    members = [DISMEC, CHARS, BONSAI]
+    plan = make_stacking_plan(Auto(minutes=2), members, {"analyzer": "words"}, "measured", 9.0)
+    assert plan.arguments == (
+        "-m stacked -p members=dismec,dismec,bonsai -p analyzer=words -p dismec-2.analyzer=chars -p minutes=1.5"
+    )
+    assert plan.as_json() == {"minutes": 2.0, "arguments": plan.arguments, "because": "measured"}
+
+
+def test_candidates():
+    view = Pipeline.from_parameters("auto").views["tfidf"]
+    assert Candidate("chars", "dismec") in list_candidates(view, "words")
+    assert Candidate("chars", "dismec") not in list_candidates(view, "chars")
+    assert {candidate.analyzer for candidate in list_candidates(view, None)} == {""}  # the user has set the analyzer
+
+
+def test_printed_plan_repeats_the_training():
+    tagger = Pipeline.from_parameters("auto", parameters={"minutes": 5.0, "min_df": 1}).fit(DOCUMENTS, run=ONE)
+    about = tagger.about
+    assert about["method"] == "stacked"
+    assert about["plan"]["minutes"] == 5
+    assert about["plan"]["because"].startswith("nDCG@5 after 560 documents: parabel ")
+    words = shlex.split(about["plan"]["arguments"])
+    assert words[:2] == ["-m", "stacked"]
+    values = parse_parameters([*words[3::2], "min_df=1"])
+    again = Pipeline.from_parameters("stacked", parameters=values).fit(DOCUMENTS, run=ONE)
+    assert again.about == {name: value for name, value in about.items() if name != "plan"}
+    np.testing.assert_array_equal(tagger.predict(TEST, 5).scores, again.predict(TEST, 5).scores)
+
+
+def test_short_budget_trains_one_method(monkeypatch):
+    monkeypatch.setattr("xmtc.training_plan.BUDGET_SHARE", 0.0)
+    plan = make_training_plan(Auto(minutes=0.1), Pipeline.from_parameters("auto").views["tfidf"], DOCUMENTS, ONE)
+    assert plan.method in ("parabel", "bonsai", "dismec")
+    assert plan.reason.startswith("the time suffices for one method; nDCG@5 after 560 documents")
+
+
+def test_little_memory(monkeypatch):
+    monkeypatch.setattr("xmtc.training_plan.MEMORY_SHARE", 0.0)
+    plan = make_training_plan(Auto(), Pipeline.from_parameters("auto").views["tfidf"], DOCUMENTS, ONE)
+    assert plan == TrainingPlan("parabel", plan.parameters, "the memory suffices for no other method", 10.0)
+
+
+@pytest.mark.parametrize(("n_docs", "method"), [(60, "dismec"), (640, "stacked")])
+def test_features(n_docs, method):
+    X = (np.random.default_rng(0).random((n_docs, 30)) < 0.2).astype(float)
+    labels = [[str(column) for column in np.flatnonzero(row)[:2]] or ["none"] for row in X]
+    classifier = Classifier("auto", minutes=5).fit(X, labels, run=ONE)
+    about = classifier.tagger_.about
+    assert about["method"] == method
+    assert set(about["views"]) == {"columns"}
+    assert classifier.evaluate(X, labels, ["P@1"])["P@1"] > 0.8
+    if n_docs == 60:
+        assert about["plan"]["because"] == "60 labelled documents are too few to compare methods"
+
+
+def test_other_methods_have_no_plan():
+    pipeline = Pipeline.from_parameters("parabel")
+    assert pipeline.with_plan(DOCUMENTS, ONE) is pipeline
+
+
+def test_command(tmp_path: Path):
+    corpus = tmp_path / "corpus.jsonl"
+    rows = [{"text": document.text, "labels": list(document.labels)} for document in DOCUMENTS[:80]]
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    output = str(tmp_path / "model")
+    result = CliRunner().invoke(app, ["train", str(corpus), "-m", "auto", "--minutes", "1", "-o", output])
+    assert result.exit_code == 0, result.output
+    assert f"Plan: xmtc train {corpus} -m dismec -p analyzer=words -o MODEL\n" in result.output
+    assert "Reason: 80 labelled documents are too few to compare methods." in result.output
+    wrong = CliRunner().invoke(app, ["train", str(corpus), "--minutes", "1", "-o", output])
+    assert isinstance(wrong.exception, XmtcError)
+    assert "add -m auto" in str(wrong.exception)

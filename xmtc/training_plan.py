@@ -1,0 +1,249 @@
+"""Training plans for the method `auto`: the members of a stacked combination that can be trained within a time budget.
+
+Linear methods are trained on two sizes of a sample of the documents, on each view of the texts. The larger one gives
+the nDCG@5 of held-out documents; both give the training time on all documents. Members are added as long as the time
+suffices: first the one with the best nDCG@5, then the others in the order of their usual speed, because every further
+view or method adds about as much. If the time suffices for one method only, the plan is the best that is fast enough.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from xmtc.analyzer_selection import select_document_analyzer
+from xmtc.core.dataset import Bag, Dataset
+from xmtc.core.memory import get_memory_limit
+from xmtc.core.run import Run
+from xmtc.data.document import Document
+from xmtc.data.label_collector import LabelCollector
+from xmtc.evaluation import evaluate_per_document
+from xmtc.evaluation.learning_curves import CorpusSize, extrapolate_seconds
+from xmtc.features import View, extract_contents
+from xmtc.features.tfidf import Tfidf
+from xmtc.methods import as_method
+from xmtc.methods.ensemble.auto import Auto
+from xmtc.methods.ensemble.stacked import MAX_RANKER_CANDIDATES, choose_fold_number
+from xmtc.scores.calibration import count_trainings
+from xmtc.text.analyzers import AUTO
+
+MIN_TRIAL_DOCUMENTS = 500  # fewer give no comparison
+MAX_TRIAL_DOCUMENTS, MAX_HELD_OUT_DOCUMENTS, HELD_OUT_SHARE = 4000, 1000, 0.2
+SIZE_RATIO = 4  # of the two sizes of the sample
+WARM_UP_DOCUMENTS = 50  # compiled code is loaded before the first trial
+TRIAL_BUDGET_SHARE = 0.15  # of the time budget, for all trials
+BUDGET_SHARE = 0.8  # that a plan may use; estimates are wrong by up to the rest
+STACKING_BUDGET_SHARE = 0.75  # after which no further member is trained
+RANKER_SECONDS_PER_CANDIDATE = 1e-4
+CANDIDATES_PER_MEMBER = 12  # of each document; members have most in common
+MEMORY_SHARE, COPIES, BYTES_PER_FEATURE = 0.5, 3, 8  # of a feature matrix during training
+FALLBACK = "parabel"  # fastest method
+METHODS_BY_ANALYZER = (("", "parabel"), ("", "bonsai"), ("", "dismec"), ("words:1-2", "dismec"), ("chars", "dismec"))
+METHODS_OF_FEATURES = (("", "parabel"), ("", "bonsai"), ("", "dismec"))
+
+
+class Candidate(NamedTuple):
+    """Method and analyzer of its view; an empty analyzer is that of the corpus."""
+
+    analyzer: str
+    method: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} on {self.analyzer}" if self.analyzer else self.method
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Result of a candidate on the sample, and its expected costs on all documents."""
+
+    candidate: Candidate
+    value: float  # nDCG@5
+    view_seconds: float
+    seconds: float  # of one training
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """Method and parameters to train, and the reason."""
+
+    method: str
+    parameters: dict[str, str]  # as typed on the command line
+    reason: str
+    minutes: float
+    seconds: float = field(default=0.0, compare=False)  # expected
+
+    @property
+    def arguments(self) -> str:
+        """Options of `xmtc train` that repeat the plan."""
+        words = ["-m", self.method, *(word for pair in self.parameters.items() for word in ("-p", "=".join(pair)))]
+        return shlex.join(words)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"minutes": self.minutes, "arguments": self.arguments, "because": self.reason}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Random sample of the labelled documents: two sizes for training, and held-out documents."""
+
+    documents: list[Document]  # training documents first
+    Y: csr_array
+    n_train: int
+    n_docs: int  # of the corpus
+    n_labels: int
+
+    @classmethod
+    def draw(cls, documents: Iterable[Document], seed: int) -> Sample:
+        collector = LabelCollector()
+        labelled = [document for document in collector.collect(documents) if document.labels]
+        n_held_out = min(MAX_HELD_OUT_DOCUMENTS, int(HELD_OUT_SHARE * len(labelled)))
+        n_train = min(MAX_TRIAL_DOCUMENTS, len(labelled) - n_held_out)
+        rows = np.random.default_rng(seed).permutation(len(labelled))[: n_train + n_held_out]
+        chosen, sampled = [labelled[row] for row in rows], LabelCollector()
+        for _ in sampled.collect(chosen):
+            pass
+        Y = sampled.to_matrix(sorted(sampled.id_by_label))
+        return cls(chosen, Y, n_train, len(labelled), len(collector.id_by_label))
+
+    def select(self, bag: Bag, n_docs: int) -> Dataset:
+        """Return the first training documents with the labels that they have."""
+        Y = self.Y[:n_docs]
+        return Dataset({"tfidf": bag.select_rows(slice(n_docs))}, Y[:, np.unique(Y.indices)])
+
+    def order_labels(self) -> csr_array:
+        """Return the labels of the held-out documents; those that training lacks come last."""
+        is_known = np.bincount(self.Y[: self.n_train].indices, minlength=self.Y.shape[1]) > 0
+        return csr_array(self.Y[self.n_train :][:, np.argsort(~is_known, kind="stable")])
+
+
+def make_training_plan(method: Auto, view: View, documents: Sequence[Document], run: Run) -> TrainingPlan:
+    """Return the plan for documents; `view` has the parameters that the user set."""
+    begin, budget = perf_counter(), 60 * method.minutes
+    parameters = {}
+    if isinstance(view, Tfidf) and view.analyzer == AUTO:
+        parameters["analyzer"] = select_document_analyzer(documents, run)
+    sample = Sample.draw(documents, method.seed)
+    if len(sample.documents) < MIN_TRIAL_DOCUMENTS:
+        reason = f"{sample.n_docs:,} labelled documents are too few to compare methods"
+        return TrainingPlan("dismec", parameters, reason, method.minutes)
+    candidates = list_candidates(view, parameters.get("analyzer"))
+    trials = run_trials(candidates, view.replace(**parameters), sample, begin + TRIAL_BUDGET_SHARE * budget, run)
+    if not trials:
+        return TrainingPlan(FALLBACK, parameters, "the memory suffices for no other method", method.minutes)
+    values = ", ".join(f"{trial.candidate.name} {100 * trial.value:.1f}" for trial in trials)
+    measured = f"nDCG@5 after {sample.n_train:,} documents: {values}"
+    seconds_left = BUDGET_SHARE * budget - (perf_counter() - begin)
+    members, seconds = select_members(trials, sample, seconds_left)
+    if len(members) > 1:
+        return make_stacking_plan(method, members, parameters, measured, seconds)
+    best, seconds = select_single(trials, sample, seconds_left)
+    own = {"analyzer": best.candidate.analyzer} if best.candidate.analyzer else {}
+    reason = f"the time suffices for one method; {measured}"
+    return TrainingPlan(best.candidate.method, parameters | own, reason, method.minutes, seconds)
+
+
+def list_candidates(view: View, analyzer: str | None) -> list[Candidate]:
+    """Return the candidates, the fastest first; with an analyzer of the user, only those on it."""
+    if not isinstance(view, Tfidf) or analyzer is None:
+        return [Candidate(*pair) for pair in METHODS_OF_FEATURES]
+    return [Candidate(*pair) for pair in METHODS_BY_ANALYZER if pair[0] != analyzer]
+
+
+def run_trials(candidates: Sequence[Candidate], view: View, sample: Sample, deadline: float, run: Run) -> list[Trial]:
+    """Try the candidates until the deadline; leave out those that need too much memory."""
+    trials: list[Trial] = []
+    bags: dict[str, tuple[Bag, float]] = {}
+    with run.stage("comparing methods on a sample"):
+        for candidate in candidates:
+            if trials and perf_counter() > deadline:
+                break
+            if candidate.analyzer not in bags:
+                bags[candidate.analyzer] = fit_sample_view(candidate, view, sample, run.for_trial())
+            bag, view_seconds = bags[candidate.analyzer]
+            if estimate_memory(bag, sample.n_docs) < MEMORY_SHARE * get_memory_limit():
+                trials.append(run_trial(candidate, bag, view_seconds, sample, run.for_trial()))
+    return trials
+
+
+def fit_sample_view(candidate: Candidate, view: View, sample: Sample, run: Run) -> tuple[Bag, float]:
+    """Return the sample in the view of a candidate, and the expected time for all documents."""
+    begin, own = perf_counter(), {"analyzer": candidate.analyzer} if candidate.analyzer else {}
+    _, bag = view.replace(**own).fit(extract_contents(sample.documents, view.input_kind), run)
+    assert isinstance(bag, Bag)
+    return bag, sample.n_docs / len(sample.documents) * (perf_counter() - begin)
+
+
+def estimate_memory(bag: Bag, n_docs: int) -> float:
+    """Return the memory for the features of all documents, in bytes."""
+    return bag.matrix.nnz / bag.n_docs * n_docs * BYTES_PER_FEATURE * COPIES
+
+
+def run_trial(candidate: Candidate, bag: Bag, view_seconds: float, sample: Sample, run: Run) -> Trial:
+    method = as_method(candidate.method)
+    method.fit(sample.select(bag, WARM_UP_DOCUMENTS), run=run)
+    times, model = [], None
+    for n_docs in (sample.n_train // SIZE_RATIO, sample.n_train):
+        training, begin = sample.select(bag, n_docs), perf_counter()
+        model = method.fit(training, run=run)
+        times.append((CorpusSize(n_docs, training.n_labels), perf_counter() - begin))
+    assert model is not None
+    held_out = Dataset({"tfidf": bag.select_rows(slice(sample.n_train, None))})
+    values = evaluate_per_document(model.predict(held_out, 5, run), sample.order_labels(), "nDCG@5")["nDCG@5"]
+    seconds = extrapolate_seconds(CorpusSize(sample.n_docs, sample.n_labels), times)
+    return Trial(candidate, float(values.mean()), view_seconds, seconds)
+
+
+def select_members(trials: Sequence[Trial], sample: Sample, seconds_left: float) -> tuple[list[Trial], float]:
+    """Return the members of a stacked combination that the time suffices for, and the expected time."""
+    n_trainings = 1 + choose_fold_number(sample.n_docs)
+    fitting = [trial for trial in trials if trial.candidate.method != FALLBACK]
+    best = max(fitting, key=lambda trial: trial.value, default=None)
+    members: list[Trial] = []
+    total = 0.0
+    for trial in sorted(fitting, key=lambda trial: trial is not best):
+        has_view = any(member.candidate.analyzer == trial.candidate.analyzer for member in members)
+        seconds = n_trainings * trial.seconds + (0.0 if has_view else trial.view_seconds)
+        ranker = estimate_ranker_seconds(sample.n_docs, len(members) + 1)
+        if total + seconds + ranker <= seconds_left:
+            members.append(trial)
+            total += seconds
+    return members, total + estimate_ranker_seconds(sample.n_docs, len(members))
+
+
+def estimate_ranker_seconds(n_docs: int, n_members: int) -> float:
+    return RANKER_SECONDS_PER_CANDIDATE * min(MAX_RANKER_CANDIDATES, CANDIDATES_PER_MEMBER * n_docs * n_members)
+
+
+def select_single(trials: Sequence[Trial], sample: Sample, seconds_left: float) -> tuple[Trial, float]:
+    """Return the best method that the time suffices for, or else the fastest one, and the expected time."""
+    costs = [
+        trial.view_seconds + count_trainings(as_method(trial.candidate.method), sample.n_docs) * trial.seconds
+        for trial in trials
+    ]
+    pairs = list(zip(trials, costs, strict=True))
+    fitting = [pair for pair in pairs if pair[1] <= seconds_left]
+    if fitting:
+        return max(fitting, key=lambda pair: pair[0].value)
+    return min(pairs, key=lambda pair: pair[1])
+
+
+def make_stacking_plan(
+    method: Auto, members: Sequence[Trial], shared: dict[str, str], measured: str, seconds: float
+) -> TrainingPlan:
+    """Return the plan of a stacked combination; a limit drops its last members if they are slower than expected."""
+    names, own = [trial.candidate.method for trial in members], {}
+    for number, trial in enumerate(members):
+        if trial.candidate.analyzer:
+            count = names[: number + 1].count(names[number])
+            own[f"{names[number]}{f'-{count}' if count > 1 else ''}.analyzer"] = trial.candidate.analyzer
+    seed = {"seed": str(method.seed)} if method.seed else {}
+    limit = {"minutes": f"{STACKING_BUDGET_SHARE * method.minutes:g}"}
+    parameters = {"members": ",".join(names), **shared, **own, **seed, **limit}
+    return TrainingPlan("stacked", parameters, measured, method.minutes, seconds)
