@@ -253,7 +253,8 @@ def build_side_by_side_cells(row: dict[str, Any], folder: Path) -> list[str]:
     stored = load_results(folder / "results" / f"{row['table']}.json")
     good = [result for result in group_results(jobs, stored)[row["row"]] if "failed" not in result]
     if not good:
-        return [row["label"], *["not run"] * len(SIDE_BY_SIDE_METRICS), "", "", ""]
+        command = f"`python -m experiments run {row['table']} --only '{row['row']}'`"
+        return [row["label"], *["not run"] * len(SIDE_BY_SIDE_METRICS), "", "", command]
     figures = [format_metric([result["figures"].get(name) for result in good], None) for name in SIDE_BY_SIDE_METRICS]
     seconds = format_mean_and_deviation([result["train_s"] for result in good], 0)
     command = re.sub(r" -o \S+", "", good[0]["command"][0])
