@@ -20,6 +20,7 @@ from experiments.datasets import (
     load_catalogue,
     locate_corpus_folder,
 )
+from experiments.known_words import write_known_words
 from experiments.noise import write_noisy_corpus
 from experiments.page import build_sections, render_page, render_table_markdown
 from experiments.rows import find_table, list_tables, load_experiment
@@ -123,6 +124,20 @@ def noise(
         f"{counts.n_docs:,} documents written to {target}: {counts.n_removed:,} of {counts.n_labels:,} labels removed, "
         f"{counts.n_added:,} wrong labels added; {counts.n_unlabelled:,} documents without labels.",
         err=True,
+    )
+
+
+@app.command(cls=PlainCommand)
+def words(
+    source: Annotated[str, typer.Argument(metavar="CORPUS", help="Corpus of texts to read.")],
+    vocabulary: Annotated[Path, typer.Argument(metavar="WORDS.txt", help="Words with a feature, one per line.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="File to write.")],
+) -> None:
+    """Write a copy of a corpus with only the words that have a bag-of-words feature."""
+    known = vocabulary.read_text(encoding="utf-8").split()
+    n_removed = write_known_words(open_corpus(source), known, target)
+    echo(
+        f"{target} written without {n_removed:,} words that are not among the {len(known):,} of {vocabulary}.", err=True
     )
 
 

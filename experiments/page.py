@@ -57,6 +57,7 @@ def build_sections(
     for data, jobs in group_rows(experiment):
         if any(is_measured(job, results) or job.settings.get("published") for job in jobs):
             tables.append((data, *build_results_table(jobs, results)))
+    tables += [build_ranks_table(experiment)] if experiment.ranks else []
     left = [job for job in experiment.rows if not is_measured(job, results)]
     reasons = [
         (
@@ -101,6 +102,33 @@ def build_results_table(
     wanted = [place for place in wanted if place < len(head) - 1 or any(line[place] for line in lines)]
     shown = [[line[place] or "–" for place in wanted] for line in lines]
     return [head[place] or "row" for place in wanted], shown
+
+
+def build_ranks_table(experiment: Experiment) -> tuple[str, list[str], list[list[str]]]:
+    """Return title, header and rows of published average ranks, beside those of the published figures."""
+    header, columns = [""], []
+    for kind in experiment.ranks:
+        paths = [experiment.path.with_name(f"{name}.toml") for name in kind["tables"]]
+        header += [f"{kind['name']}, printed", f"{kind['name']}, of the printed figures"]
+        columns += [kind["published"], compute_published_ranks(paths, kind["measures"])]
+    lines = [[name, *(f"{column[name]:.2f}" for column in columns)] for name in columns[0]]
+    return "Average ranks of the published figures", header, lines
+
+
+def compute_published_ranks(paths: Sequence[Path], measures: Sequence[str]) -> dict[str, float]:
+    """Return each method's average rank over corpora and metrics; of equal figures, each has the better rank."""
+    found: dict[str, dict[str, list[float]]] = {}  # published figures by corpus, then by method
+    for job in (job for path in paths for job in load_experiment(path).rows):
+        if "method" in job.settings and "published" in job.settings:
+            figures = [job.settings["published"][name] for name in measures]
+            found.setdefault(job.settings["data"], {}).setdefault(job.settings["method"], figures)
+    ranks: dict[str, list[float]] = {}
+    for by_method in found.values():
+        columns = list(zip(*by_method.values(), strict=True))
+        for method, figures in by_method.items():
+            placed = zip(figures, columns, strict=True)
+            ranks.setdefault(method, []).extend(1 + sum(other > own for other in column) for own, column in placed)
+    return {method: statistics.mean(values) for method, values in ranks.items()}
 
 
 def group_missing_rows(names: Sequence[str], reasons: Sequence[tuple[str, str, str]]) -> list[list[str]]:
@@ -227,7 +255,8 @@ def build_side_by_side_cells(row: dict[str, Any], folder: Path) -> list[str]:
     stored = load_results(folder / "results" / f"{row['table']}.json")
     good = [result for result in group_results(jobs, stored)[row["row"]] if "failed" not in result]
     if not good:
-        return [row["label"], *["not run"] * len(SIDE_BY_SIDE_METRICS), "", "", ""]
+        command = f"`python -m experiments run {row['table']} --only '{row['row']}'`"
+        return [row["label"], *["not run"] * len(SIDE_BY_SIDE_METRICS), "", "", command]
     figures = [format_metric([result["figures"].get(name) for result in good], None) for name in SIDE_BY_SIDE_METRICS]
     seconds = format_mean_and_deviation([result["train_s"] for result in good], 0)
     command = re.sub(r" -o \S+", "", good[0]["command"][0])

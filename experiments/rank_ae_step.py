@@ -39,7 +39,7 @@ def measure_step(args: argparse.Namespace) -> None:
         shape=(n_docs, n_labels),
     )
     data = Dataset.from_matrix(X, Y)
-    method = RankAE(preset="EUR-Lex-authors", vectors="")
+    method = RankAE(preset="EUR-Lex")
     design = method.build_design(data, None)
     network = method.build_network(design, None, data, run)
     state, loader, labels = (

@@ -14,7 +14,7 @@ from xmtc.errors import XmtcError, find_similar_names
 
 ROW_KINDS = ("method", "combine", "compare")  # every row has one of these keys
 TABLES_FOLDER = Path(__file__).parent
-TABLE_KEYS = ("title", "note", "pages", "row")
+TABLE_KEYS = ("title", "note", "pages", "ranks", "row")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +48,7 @@ class Experiment:
     rows: list[ExperimentRow]
     note: str = ""
     pages: list[str] = field(default_factory=list)  # documentation pages about the table
+    ranks: list[dict[str, Any]] = field(default_factory=list)  # published average ranks and the figures they rank
 
     @property
     def name(self) -> str:
@@ -75,7 +76,8 @@ def load_experiment(path: Path) -> Experiment:
         ]
     if len({job.slug for job in jobs}) < len(jobs):
         raise XmtcError(f"{path}: two rows have the same name.")
-    return Experiment(path, said.get("title", path.stem), jobs, said.get("note", ""), said.get("pages", []))
+    title, note = said.get("title", path.stem), said.get("note", "")
+    return Experiment(path, title, jobs, note, said.get("pages", []), said.get("ranks", []))
 
 
 def expand_noise_rates(table: dict[str, Any], row: dict[str, Any]) -> list[dict[str, Any]]:

@@ -64,6 +64,14 @@ def test_a_label_of_sequences_of_words_is_the_normalised_sum_of_their_tf_idf():
     np.testing.assert_allclose(vectors, [first / np.linalg.norm(first), [0, 1, 0, 0]], rtol=1e-6)
 
 
+def test_joint_space_has_both_spaces_with_equal_weight():
+    data = Dataset.from_matrix(matrix([[3, 4], [0, 1], [1, 0]]), matrix([[1, 0], [1, 1], [0, 1]]))
+    joint = LabelVectors.from_both(data).matrix.toarray()
+    parts = [LabelVectors.from_documents(data).matrix.toarray(), LabelVectors.from_labels(data).matrix.toarray()]
+    np.testing.assert_allclose(joint, np.hstack(parts) / np.sqrt(2), rtol=1e-6)
+    np.testing.assert_allclose(parts[1] ** 2, [[0.8, 0.2], [0.2, 0.8]], rtol=1e-6)  # counts (2, 1) and (1, 2)
+
+
 def test_halves_are_equal_and_keep_neighbours_together():
     rng = np.random.default_rng(0)
     points = np.repeat(np.eye(2), 10, axis=0) @ [[1, 0, 0], [0, 1, 0]] + 0.05 * rng.random((20, 3))

@@ -391,24 +391,30 @@ def test_training_on_real_valued_features(method):
 
 def test_presets_are_the_settings_of_the_paper():
     """Sections 2.3, 2.4 and 3.1."""
-    of_paper = {name: RankAE(preset=name) for name in ("Delicious", "Mediamill", "RCV", "IMDb", "EUR-Lex", "Wiki10")}
+    of_paper = {name: RankAE(preset=name) for name in RankAE.presets}
+    assert set(of_paper) == {"paper", "Delicious", "Mediamill", "RCV", "IMDb", "EUR-Lex", "Wiki10"}
     for recipe in of_paper.values():
-        assert (recipe.channels, recipe.reduction, recipe.pooling, recipe.held_out) == (100, 4, "mean", 0)
-        assert (recipe.bounded, recipe.margin, recipe.averaged, recipe.prediction_weight) == (True, 1, False, 0)
-        assert not recipe.batch_norm
-        assert (recipe.word_dropout, recipe.dropout, recipe.inner_dropout) == (0, 0, 0)
-        assert (
-            recipe.make_training_options(1000).average_from == recipe.make_training_options(1000).epochs
-        )  # no averaging
-    assert {name: recipe.hidden for name, recipe in of_paper.items() if recipe.hidden != 100} == {
-        "RCV": 200,
-        "Wiki10": 200,
-    }
-    assert {name for name, recipe in of_paper.items() if recipe.vectors} == {"IMDb", "EUR-Lex", "Wiki10"}
-    assert RankAE(preset="Delicious", batch_norm=True).batch_norm
-    authors = RankAE(preset="Delicious-authors")
-    assert (authors.channels // authors.reduction, authors.layer, authors.hidden, authors.margin) == (50, 120, 80, 10)
+        assert (recipe.channels, recipe.reduction, recipe.held_out) == (100, 4, 0)
+        assert (recipe.bounded, recipe.averaged, recipe.loss) == (True, False, "ranking")
+        assert 0 <= recipe.margin <= 1
+        assert (recipe.prediction_weight, recipe.distance_weight, recipe.dropout, recipe.inner_dropout) == (0, 1, 0, 0)
+    assert {name for name, recipe in of_paper.items() if recipe.hidden != 100} == {"RCV", "Wiki10"}
+    assert {recipe.hidden for recipe in of_paper.values()} == {100, 200}
+    assert {name for name, recipe in of_paper.items() if recipe.vectors} == {"IMDb"}
+    assert not RankAE(preset="Delicious", batch_norm=False).batch_norm
     assert BCEAE(preset="Delicious").loss == "bce"
+
+
+@pytest.mark.parametrize("preset", ["paper", "Delicious", "Mediamill", "RCV", "EUR-Lex", "Wiki10"])
+def test_presets_train_on_feature_matrices(preset):
+    """The paper's Rank-AE reads texts of IMDb only."""
+    data = make_planted_features(60, 1)
+    model = RankAE(preset=preset, epochs=1).fit(data, run=ONE)
+    assert model.network.design.channels == 100
+
+
+def test_description_names_the_added_loss():
+    assert "added cross-entropy; preset=paper" in RankAE.__doc__
 
 
 def test_default_schedule_is_a_cosine():

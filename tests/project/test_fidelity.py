@@ -83,7 +83,9 @@ def test_papers_and_xmtc_are_side_by_side():
             figures, (seconds, machine, command) = cells[row["label"]][:3], cells[row["label"]][3:]
             if row.get("is_published"):
                 assert all(float(figure) > 0 for figure in figures)
-            elif figures[0] != "not run":
+            elif figures[0] == "not run":
+                assert command == f"`python -m experiments run {row['table']} --only '{row['row']}'`"
+            else:
                 assert seconds
                 assert machine
                 assert command.startswith("`xmtc train ")

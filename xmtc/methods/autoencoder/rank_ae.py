@@ -7,7 +7,8 @@ linear layer, which gives x_h. E(y) and D(h) have two layers each; batch normali
 Training minimises L_h(x_h, E(y)) + λ L_ae(y, D(E(y))) (eq. 1). L_h is the mean squared difference, L_ae the ranking
 loss (eqs. 2–4) with margin m, computed in O(L). The prediction is D(F(x)).
 
-Differences from the paper by default; a preset removes them (presets.py states what the paper leaves open):
+Differences from the paper by default; `preset=paper`, or that of a data set, removes them (presets.py states what the
+paper leaves open):
 
 - The prediction D(F(x)) is trained too, with cross-entropy (`prediction_weight`), dropout of words and in D, biases
   that start at the log-odds of the labels, and a cosine schedule.
@@ -48,7 +49,7 @@ POOLINGS = MEAN, SUM = "mean", "sum"
 
 @dataclass(frozen=True)
 class RankAE(LabelAutoencoder):
-    """Autoencoder of labels with a ranking loss and channel attention (Wang et al., NAACL 2019).
+    """Autoencoder of labels (Wang et al., NAACL 2019) with an added cross-entropy; preset=paper is as published.
 
     Examples
     --------
@@ -125,8 +126,8 @@ class RankAE(LabelAutoencoder):
     )
     preset: str = param(
         "",
-        "Data set of the paper whose settings replace the defaults of unset parameters; -authors: settings that the "
-        "authors reportedly used.",
+        "Settings of the paper that replace the defaults of unset parameters, for any data (paper) or one of its "
+        "data sets.",
         choices=("", *PRESETS),
     )
 
