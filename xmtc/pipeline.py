@@ -22,7 +22,7 @@ from xmtc.core.dataset import Bag, Dataset, LabelNames, Tokens
 from xmtc.core.method import LabelName, Method
 from xmtc.core.registry import find_package
 from xmtc.core.run import Run, check_run
-from xmtc.data.batch import DocumentBatch
+from xmtc.data.batch import DocumentBatch, Texts
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
 from xmtc.data.label_collector import LabelCollector
@@ -205,8 +205,14 @@ class Pipeline:
                 counts, sample = count_and_sample(view, spool.collect(contents) if spool else contents, run)
                 choice = select_analyzer(view, counts, sample, collector, run)
                 logging.getLogger("xmtc").info("analyzer=%s: %s.", choice.analyzer, choice.reason)
-                again = spool or features.extract_contents(self._read_in_batches(source, run), view.input_kind)
-                fitted[name], data[name] = view.fit_counted(counts, again, choice.analyzer, run)
+
+                def read_again(view: View = view, spool: TextSpool | None = spool) -> Iterable[str | Texts]:
+                    return spool or features.extract_contents(self._read_in_batches(source, run), view.input_kind)
+
+                terms, bag = view.fit_counted(counts, read_again(), choice.analyzer, run)
+                if view.dense:
+                    terms, bag = view.join_vectors(terms, bag, read_again(), run)
+                fitted[name], data[name] = terms, bag
             else:
                 view = view.with_language(language) if isinstance(view, Names) else view
                 fitted[name], data[name] = features.fit_view(view, documents, run, names)

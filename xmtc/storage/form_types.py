@@ -23,6 +23,8 @@ FORM_TYPES = {
     "word-view": "xmtc.features.words:FittedWords",
     "stem-view": "xmtc.features.words:FittedStems",
     "subword-view": "xmtc.features.subwords:FittedSubwords",
+    "sentence-view": "xmtc.features.dense:FittedDense",
+    "tfidf-sentence-view": "xmtc.features.tfidf:TfidfBesideVectors",
     "label-name-view": "xmtc.features.names:FittedNames",
     "column-view": "xmtc.features.columns:FittedColumns",
     "occurring-column-view": "xmtc.features.columns:OccurringColumns",
