@@ -29,6 +29,7 @@ from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
 from xmtc.features import FEATURES, TEXTS, FittedViews, View, Views
 from xmtc.features.columns import FittedColumns
+from xmtc.features.dense import FittedDense
 from xmtc.features.names import FittedNames, Names
 from xmtc.features.tfidf import Tfidf
 from xmtc.methods import check_savable
@@ -176,7 +177,7 @@ class Pipeline:
             fitted_views=fitted,
             labels=label_index,
             classes=label_index if classes is None else StringIndex.from_strings(classes),
-            data=replace(data, Y=collector.to_matrix(labels), names=build_label_names(names, fitted, labels)),
+            data=replace(data, Y=collector.to_matrix(labels), names=build_label_names(names, fitted, labels, run)),
             fingerprint=collector.fingerprint(),
             analyzer_choice=choice,
         )
@@ -250,16 +251,21 @@ def is_repeatable(documents: Iterable[Document]) -> bool:
     return isinstance(documents, Sequence) or (isinstance(documents, Corpus) and not documents.is_pipe)
 
 
-def build_label_names(names: list[LabelName], fitted: FittedViews, labels: list[str]) -> LabelNames | None:
-    """Return the label names in the view that was fitted on them; None without such a view."""
-    views = [view for view in fitted.values() if isinstance(view, FittedNames)]
-    if not views:
+def build_label_names(
+    names: list[LabelName], fitted: FittedViews, labels: list[str], run: Run = Run()
+) -> LabelNames | None:
+    """Return the label names in the views that represent them; None without such a view."""
+    texts = [name.text for name in names]
+    tokens = next((view.transform_names(texts) for view in fitted.values() if isinstance(view, FittedNames)), None)
+    vectors = next((view.transform(texts, run) for view in fitted.values() if isinstance(view, FittedDense)), None)
+    if tokens is None and vectors is None:
         return None
     id_by_label = {label: number for number, label in enumerate(labels)}
     return LabelNames(
-        tokens=views[0].transform_names(name.text for name in names),
+        tokens=tokens,
         labels=np.array([id_by_label[name.label] for name in names], np.int32),
         preferred=np.array([name.is_preferred for name in names], np.bool_),
+        vectors=vectors,
     )
 
 

@@ -11,7 +11,7 @@ from planted import make_planted_corpus, planted_words
 torch = pytest.importorskip("torch", reason="networks need PyTorch: pip install 'xmtc[neural]'")
 transformers = pytest.importorskip("transformers", reason="encoders need transformers: pip install 'xmtc[neural]'")
 
-from tiny_encoders import bert_tokenizer, tiny  # noqa: E402
+from tiny_encoders import bert_tokenizer, tiny, tiny_sentence_encoder  # noqa: E402
 
 from xmtc import Classifier  # noqa: E402
 from xmtc.core.dataset import Dataset  # noqa: E402
@@ -149,6 +149,18 @@ def test_damaged_encoder_is_refused(changes, problem):
         changes = {"subwords": replace(fitted.subwords, max_subwords=changes["subwords"])}
     with pytest.raises(ValueError, match=problem):
         replace(fitted, **changes).check()
+
+
+@pytest.mark.parametrize("more", [{}, {"dense_share": 1.0}])
+def test_words_have_their_part_of_the_mean_vector(more):
+    classifier = Classifier("dismec", dense=tiny_sentence_encoder(), calibrate=False, **more).fit(*TRAIN, run=ONE)
+    text = " ".join([*planted_words(3), "noise1", "Noise2"])
+    highlight = classifier.highlight(text, "label-03", run=ONE)[0]
+    words = dict(highlight.words)
+    assert words.keys() == {*planted_words(3), "noise1", "noise2", SENTENCE_TERM}
+    assert 1 / (1 + np.exp(-sum(words.values()) - highlight.bias)) == pytest.approx(highlight.score, abs=1e-4)
+    planted = [words[word] for word in planted_words(3)]
+    assert np.mean(planted) > max(words["noise1"], words["noise2"])
 
 
 def test_damaged_share_is_refused(classifier):

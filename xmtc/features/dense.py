@@ -89,10 +89,6 @@ class FittedDense(FittedView):
         is_known = self.subwords.mark_known_documents(tokens)
         return construct_unchecked(Bag, matrix=to_sparse_rows(vectors, is_known))
 
-    def transform_names(self, names: Iterable[str], run: Run = Run()) -> Bag:
-        """Return the vectors of label names."""
-        return self.transform(names, run)
-
     def _read_or_compute(self, tokens: Tokens, run: Run) -> np.ndarray:
         """Return the vectors of texts, read from the user's cache or computed. Only large corpora are cached."""
         from xmtc.features.encoders.sentence_vectors import encode_tokens
@@ -119,8 +115,22 @@ class FittedDense(FittedView):
         return digest.hexdigest()
 
     def spans(self, text: str) -> list[Span]:
-        """Return an empty span at the end of the text, which has all columns."""
-        return [Span(len(text), len(text), SENTENCE_TERM, tuple(range(self.size)))]
+        """Return the words of the text and, at its end, an empty span.
+
+        All columns belong to each of them. A word has the share of the columns that comes from the states of its
+        subwords, if the encoder has mean pooling; the empty span has the rest."""
+        from xmtc.features.encoders.sentence_vectors import divide_vector
+
+        parts = divide_vector(self._encoder, self.subwords.transform([text]).ids)
+        total = parts.sum(axis=0)
+        shares = np.divide(parts, total, out=np.zeros_like(parts), where=total != 0)
+        columns, rest, spans = tuple(range(self.size)), np.ones(self.size), []
+        for span in self.subwords.spans(text):
+            share = shares[list(span.numbers)].sum(axis=0)
+            rest -= share
+            places = ((span.begin, span.end),) * self.size
+            spans.append(Span(span.begin, span.end, span.word.lower(), columns, tuple(share.tolist()), places))
+        return [*spans, Span(len(text), len(text), SENTENCE_TERM, columns, tuple(rest.tolist()))]
 
     def check(self) -> None:
         from xmtc.features.encoders.sentence_vectors import check_encoder, check_encoding

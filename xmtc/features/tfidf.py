@@ -50,7 +50,7 @@ from xmtc.text.analyzers import (
 from xmtc.text.stop_words import load_stop_words
 from xmtc.text.string_index import NOT_FOUND, StringIndex, select_most_frequent, select_words
 from xmtc.text.tokenizer import CHUNK_UNIT, TOKEN_UNITS, WORD_UNIT, BatchTermCounts, Tokenizer, batch_texts
-from xmtc.text.word_spans import Span, TermOrigin, find_term_spans
+from xmtc.text.word_spans import Span, TermOrigin, find_term_spans, merge_spans
 
 BLOCK_ROWS = 100_000  # rows of several analyzers that are joined at a time
 MAX_GRAM_SHARE = 0.05  # n-grams joined with words are dropped above this document frequency: many and uninformative
@@ -436,11 +436,12 @@ class TfidfBesideVectors(FittedView):
 
     def spans(self, text: str) -> list[Span]:
         n_terms = self.n_terms
-        vector_spans = [
+        spans = [span for view in self.terms for span in view.spans(text)]
+        spans += [
             span._replace(numbers=tuple(n_terms + number for number in span.numbers))
             for span in self.vectors.spans(text)
         ]
-        return [*(span for view in self.terms for span in view.spans(text)), *vector_spans]
+        return merge_spans(spans)
 
     def check(self) -> None:
         if len(self.terms) > 1 or not all(isinstance(view, FittedTfidf | JoinedTfidf) for view in self.terms):

@@ -49,6 +49,8 @@ FORM_TYPES = {
     "name-automaton": "xmtc.methods.lexical.automaton:AhoCorasickAutomaton",
     "lexical-evidence": "xmtc.methods.lexical.match_classifier:MatchClassifier",
     "lexical-model": "xmtc.methods.lexical.model:LexicalModel",
+    "match-index": "xmtc.methods.matcher.candidates:MatchIndex",
+    "matcher-model": "xmtc.methods.matcher.model:MatcherModel",
     "calibrated-model": "xmtc.methods.ensemble.calibrated_model:CalibratedModel",
     "adapted-model": "xmtc.methods.ensemble.model:RemappedModel",
     "combined-model": "xmtc.methods.ensemble.model:CombinedModel",

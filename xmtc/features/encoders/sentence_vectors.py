@@ -11,12 +11,20 @@ import torch
 from xmtc.core.dataset import Tokens
 from xmtc.core.run import Run
 from xmtc.features.encoders.catalogue import first_sentence
-from xmtc.features.encoders.model_loader import POOLINGS, build_encoder, choose_pooling, dump_config, load_encoder
+from xmtc.features.encoders.model_loader import (
+    MEAN_POOLING,
+    POOLINGS,
+    build_encoder,
+    choose_pooling,
+    dump_config,
+    load_encoder,
+)
 from xmtc.nn.batches import TokenLoader
-from xmtc.nn.devices import get_device_limit, mixed_precision, select_device, use_torch_settings
+from xmtc.nn.devices import get_device_limit, get_network_device, mixed_precision, select_device, use_torch_settings
 from xmtc.nn.network import Weights
 from xmtc.nn.text_encoder import TextEncoder
 
+ALL_STATES = "all"  # pooling of TextEncoder that returns the state of every subword
 MAX_BATCH_TEXTS = {"cpu": 32, "cuda": 512}
 TRIAL_SUBWORDS = 40  # length of the text that checks a loaded encoder
 
@@ -103,3 +111,16 @@ def encode_tokens(encoder: TextEncoder, tokens: Tokens, run: Run = Run()) -> np.
         for _ in run.map(encode, batches, "encoding texts", size=len, total=tokens.n_docs):
             pass
     return vectors
+
+
+@torch.inference_mode()
+def divide_vector(encoder: TextEncoder, ids: np.ndarray) -> np.ndarray:
+    """Return the part of a text's vector that comes from the state of each subword, shape (n_subwords, width).
+
+    The parts sum to the vector if it is the mean of the states; for another pooling they are zero."""
+    if encoder.pooling != MEAN_POOLING:
+        return np.zeros((len(ids), encoder.width))
+    tensor = torch.from_numpy(ids.astype(np.int64))[None].to(get_network_device(encoder))
+    states = TextEncoder(encoder.model, ALL_STATES)(tensor, torch.ones_like(tensor, dtype=torch.bool))
+    parts = states[0].double().cpu().numpy()
+    return parts / max(float(np.linalg.norm(parts.sum(axis=0))), 1e-12)

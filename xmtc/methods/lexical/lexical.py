@@ -82,7 +82,7 @@ class Lexical(Method):
         return iterate_names(vocabulary, labels, code if is_known else None, should_fall_back=True)
 
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> LexicalModel:
-        if data.names is None:
+        if data.names is None or data.names.tokens is None:
             raise XmtcError(
                 "The data set has no names of labels, which lexical needs; train from texts: "
                 "Classifier('lexical').fit(texts, labels)."
