@@ -24,13 +24,14 @@ from xmtc.core.hyperparameters import resolve_value
 from xmtc.core.method import LabelName, Method
 from xmtc.core.registry import find_package
 from xmtc.core.run import Run, check_run
-from xmtc.data.batch import DocumentBatch
+from xmtc.data.batch import DocumentBatch, Texts
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
 from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
 from xmtc.features import FEATURES, TEXTS, FittedViews, View, Views
 from xmtc.features.columns import FittedColumns
+from xmtc.features.dense import FittedDense
 from xmtc.features.names import FittedNames, Names
 from xmtc.features.tfidf import Tfidf
 from xmtc.methods import check_savable
@@ -220,7 +221,7 @@ class Pipeline:
             fitted_views=fitted,
             labels=label_index,
             classes=label_index if classes is None else StringIndex.from_strings(classes),
-            data=replace(data, Y=collector.to_matrix(labels), names=build_label_names(names, fitted, labels)),
+            data=replace(data, Y=collector.to_matrix(labels), names=build_label_names(names, fitted, labels, run)),
             fingerprint=collector.fingerprint(),
             analyzer_choice=choice,
             names=self.names,
@@ -294,8 +295,14 @@ class Pipeline:
                 counts, sample = count_and_sample(view, spool.collect(contents) if spool else contents, run)
                 choice = select_analyzer(view, counts, sample, collector, run)
                 logging.getLogger("xmtc").info("analyzer=%s: %s.", choice.analyzer, choice.reason)
-                again = spool or features.extract_contents(self._read_in_batches(source, run), view.input_kind)
-                fitted[name], data[name] = view.fit_counted(counts, again, choice.analyzer, run)
+
+                def read_again(view: View = view, spool: TextSpool | None = spool) -> Iterable[str | Texts]:
+                    return spool or features.extract_contents(self._read_in_batches(source, run), view.input_kind)
+
+                terms, bag = view.fit_counted(counts, read_again(), choice.analyzer, run)
+                if view.dense:
+                    terms, bag = view.join_vectors(terms, bag, read_again(), run)
+                fitted[name], data[name] = terms, bag
             else:
                 view = view.with_language(language) if isinstance(view, Names) else view
                 fitted[name], data[name] = features.fit_view(view, documents, run, names)
@@ -338,16 +345,21 @@ def is_repeatable(documents: Iterable[Document]) -> bool:
     return isinstance(documents, Sequence) or (isinstance(documents, Corpus) and not documents.is_pipe)
 
 
-def build_label_names(names: list[LabelName], fitted: FittedViews, labels: list[str]) -> LabelNames | None:
-    """Return the label names in the view that was fitted on them; None without such a view."""
-    views = [view for view in fitted.values() if isinstance(view, FittedNames)]
-    if not views:
+def build_label_names(
+    names: list[LabelName], fitted: FittedViews, labels: list[str], run: Run = Run()
+) -> LabelNames | None:
+    """Return the label names in the views that represent them; None without such a view."""
+    texts = [name.text for name in names]
+    tokens = next((view.transform_names(texts) for view in fitted.values() if isinstance(view, FittedNames)), None)
+    vectors = next((view.transform(texts, run) for view in fitted.values() if isinstance(view, FittedDense)), None)
+    if tokens is None and vectors is None:
         return None
     id_by_label = {label: number for number, label in enumerate(labels)}
     return LabelNames(
-        tokens=views[0].transform_names(name.text for name in names),
+        tokens=tokens,
         labels=np.array([id_by_label[name.label] for name in names], np.int32),
         preferred=np.array([name.is_preferred for name in names], np.bool_),
+        vectors=vectors,
     )
 
 

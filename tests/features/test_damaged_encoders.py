@@ -29,7 +29,7 @@ from xmtc.features.encoders.catalogue import ENCODER_PACKAGES, cached_folder  # 
 from xmtc.features.encoders.model_loader import choose_pooling, load_encoder  # noqa: E402
 from xmtc.features.subwords import Subwords  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import APLCXLNet  # noqa: E402
-from xmtc.methods.transformer.network import TextEncoder  # noqa: E402
+from xmtc.nn.text_encoder import TextEncoder  # noqa: E402
 from xmtc.pipeline import train  # noqa: E402
 
 ONE = Run(threads=1, device="cpu")

@@ -43,7 +43,7 @@ from xmtc.methods.attention.model import RecurrentDesign  # noqa: E402
 from xmtc.methods.transformer.aplc_xlnet import PRESETS, APLCXLNet  # noqa: E402
 from xmtc.methods.transformer.label_attention import LabelWiseAttention, SubwordStates  # noqa: E402
 from xmtc.methods.transformer.model import restore_label_ids  # noqa: E402
-from xmtc.methods.transformer.network import TextEncoder, TransformerNetwork  # noqa: E402
+from xmtc.methods.transformer.network import TransformerNetwork  # noqa: E402
 from xmtc.nn.batches import LabelLoader, TokenLoader  # noqa: E402
 from xmtc.nn.cuda_graphs import CudaGraphs  # noqa: E402
 from xmtc.nn.devices import mixed_precision  # noqa: E402
@@ -52,6 +52,7 @@ from xmtc.nn.network import (  # noqa: E402
     Weights,
     predict_with_network,
 )
+from xmtc.nn.text_encoder import TextEncoder  # noqa: E402
 from xmtc.nn.training import TrainingOptions, TrainingState  # noqa: E402
 from xmtc.parameters import build_method  # noqa: E402
 from xmtc.pipeline import Pipeline, train  # noqa: E402

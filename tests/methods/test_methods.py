@@ -38,9 +38,13 @@ def quick(name: str) -> dict[str, Any]:
         pytest.skip(str(missing))
     if method.required_views == ("names",):
         return {"vocabulary": planted_names(), **method.quick_parameters}
-    if method.required_views != ("subwords",):
+    if method.required_views not in (("subwords",), ("dense",)):
         return method.quick_parameters
-    from tiny_encoders import tiny
+    from tiny_encoders import tiny, tiny_sentence_encoder
+
+    if method.required_views == ("dense",):
+        encoder = {"sentence_encoder": tiny_sentence_encoder(), "sentence_length": 64}
+        return {"vocabulary": planted_names(), **encoder, **method.quick_parameters}
 
     return {"encoder": tiny("bert", 128), **method.quick_parameters}
 

@@ -36,7 +36,7 @@ LAYERS = [
 ]
 # Modules that may import PyTorch and transformers outside of functions.
 NEURAL = ("nn/", "methods/attention/", "methods/autoencoder/", "methods/convolution/", "methods/transformer/")
-NEURAL += tuple(f"features/encoders/{name}.py" for name in ("model_loader", "mpnet", "export"))
+NEURAL += tuple(f"features/encoders/{name}.py" for name in ("model_loader", "mpnet", "export", "sentence_vectors"))
 HEAVY = ("torch", "transformers", "ray", "fastapi", "uvicorn", "mcp", "prometheus_client", "optuna")
 SERVING = ("fastapi", "uvicorn", "mcp", "prometheus_client")  # allowed in server/
 LAYER = {package: number for number, packages in enumerate(LAYERS) for package in packages}

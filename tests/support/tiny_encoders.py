@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import string
 import tempfile
 from functools import cache
@@ -63,6 +65,17 @@ def tiny(kind: str, width: int = 32, layers: int = 1, dropout: float = 0.0) -> s
         torch.nn.init.normal_(model.get_input_embeddings().weight)  # distinct word vectors, as after pretraining
     model.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
+    return str(folder)
+
+
+@cache
+def tiny_sentence_encoder(width: int = 512) -> str:
+    """Return the folder of an encoder with mean pooling, whose vectors are close to the mean of the word vectors."""
+    folder = Path(f"{tiny('bert', width)}-mean")
+    if torch is not None:
+        shutil.copytree(tiny("bert", width), folder)
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
     return str(folder)
 
 

@@ -161,26 +161,31 @@ class Tokens:
 
 @dataclass(frozen=True)
 class LabelNames:
-    """Names of labels as token sequences, for methods that search for them in texts.
+    """Names of labels, for methods that compare them with texts: as token sequences, as sentence vectors, or both.
 
     Labels without training documents may be included.
 
     Parameters
     ----------
-    tokens : Tokens
+    tokens : Tokens, optional
         One document per name, in the view of the texts.
     labels : ndarray of int32, shape (n_names,)
         Label of each name.
     preferred : ndarray of bool, shape (n_names,)
         Whether a name is the preferred one of its label.
+    vectors : Bag, optional
+        Sentence vector of each name.
     """
 
-    tokens: Tokens
+    tokens: Tokens | None
     labels: np.ndarray
     preferred: np.ndarray
+    vectors: Bag | None = None
 
     def arrays(self) -> Iterator[np.ndarray]:
-        yield from (*self.tokens.arrays(), self.labels, self.preferred)
+        for view in (self.tokens, self.vectors):
+            yield from () if view is None else view.arrays()
+        yield from (self.labels, self.preferred)
 
 
 @dataclass(frozen=True)

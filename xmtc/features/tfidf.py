@@ -22,6 +22,7 @@ from xmtc.core.run import Run
 from xmtc.core.sparse import narrow_indptr, shell_sort
 from xmtc.data.batch import Texts
 from xmtc.errors import XmtcError
+from xmtc.features.dense import SENTENCE_LENGTH_PARAM, FittedDense, load_sentence_encoder
 from xmtc.features.view import ANALYZER_PARAM, FittedView, View
 from xmtc.features.word_counts import (
     MAX_NEW_WORD_SHARE,
@@ -59,14 +60,14 @@ from xmtc.text.tokenizer import (
     Tokenizer,
     batch_texts,
 )
-from xmtc.text.word_spans import Span, TermOrigin, find_term_spans
+from xmtc.text.word_spans import Span, TermOrigin, find_term_spans, merge_spans
 
 BLOCK_ROWS = 100_000  # rows of several analyzers that are joined at a time
 MAX_GRAM_SHARE = 0.05  # n-grams joined with words are dropped above this document frequency: many and uninformative
 # Word n-grams have their full weight from this number of distinct words per document (docs/how-to/languages.md).
 FULL_NGRAM_WEIGHT_WORDS, MIN_NGRAM_WEIGHT = 80, 0.5
 TokenCounts = dict[Tokenizer, WordCounts]
-TfidfFit = tuple["FittedTfidf | JoinedTfidf", Bag]
+TfidfFit = tuple["FittedTfidf | JoinedTfidf | TfidfBesideVectors", Bag]
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,15 @@ class Tfidf(View):
     sublinear_tf: bool = param(True, "Term weight 1 + ln(tf) instead of tf.")
     analyzer: str = ANALYZER_PARAM
     max_grams: int = param(500_000, "Maximum number of character n-grams, by document frequency.", low=1)
+    dense: str = param(
+        "",
+        "Pretrained encoder whose sentence vectors are read beside the terms: a folder, a name that `xmtc pretrained "
+        "list` lists, or a name of the Hugging Face Hub.",
+    )
+    dense_share: float = param(
+        0.2, "Share of the sentence vector in the squared length of a row; with 1, no term is read.", low=0.0, high=1.0
+    )
+    sentence_length: int = SENTENCE_LENGTH_PARAM
 
     def __post_init__(self) -> None:
         if isinstance(self.stop_words, (list, tuple, set, frozenset)) and all(map(is_text, self.stop_words)):
@@ -130,7 +140,18 @@ class Tfidf(View):
         analyzer=auto means words here: Pipeline, which knows the labels, selects the analyzer between `count_words`
         and `fit_counts`."""
         analyzer = WORDS if self.analyzer == AUTO else self.analyzer
-        return self.fit_counts(self.count_words(contents, run, analyzer), analyzer, run, should_release=True)
+        if self.dense:
+            contents = list(contents)
+        fitted, bag = self.fit_counts(self.count_words(contents, run, analyzer), analyzer, run, should_release=True)
+        return self.join_vectors(fitted, bag, contents, run) if self.dense else (fitted, bag)
+
+    def join_vectors(self, fitted: FittedView, bag: Bag, contents: Iterable[str | Texts], run: Run) -> TfidfFit:
+        """Return the fitted terms and their features with the sentence vectors of the texts beside them."""
+        vectors = load_sentence_encoder(self.dense, self.sentence_length, run)
+        joined = TfidfBesideVectors(
+            terms=(fitted,) if self.dense_share < 1 else (), vectors=vectors, share=self.dense_share
+        )
+        return joined, joined.join_bags(bag, vectors.transform(iterate_texts(contents), run))
 
     def count_words(self, contents: Iterable[str | Texts], run: Run, analyzer: str = WORDS) -> TokenCounts:
         """Count the tokens that an analyzer reads."""
@@ -411,6 +432,72 @@ def stack_columns(blocks: list[csr_array]) -> csr_array:
 
 def is_gram_view(part: FittedTfidf) -> bool:
     return isinstance(part, AnalyzedTfidf) and has_grams(part.analyzer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TfidfBesideVectors(FittedView):
+    """Terms, if any, with the sentence vectors of an encoder beside them, each with a share of the row's length."""
+
+    terms: tuple[FittedView, ...]  # none, or one
+    vectors: FittedDense
+    share: float  # of the vector in the squared length of a row
+
+    @property
+    def size(self) -> int:
+        return self.n_terms + self.vectors.size
+
+    @property
+    def n_terms(self) -> int:
+        return sum(view.size for view in self.terms)
+
+    def term(self, number: int) -> str:
+        n_terms = self.n_terms
+        return self.terms[0].term(number) if number < n_terms else self.vectors.term(number - n_terms)
+
+    def transform(self, contents: Iterable[str], run: Run = Run()) -> Bag:
+        texts = list(iterate_texts(contents))
+        parts = [view.transform(texts, run) for view in (*self.terms, self.vectors)]
+        return self.join_bags(*(part for part in parts if isinstance(part, Bag)))
+
+    def join_bags(self, *bags: Bag) -> Bag:
+        """Return the features of the terms, if any, and of the vectors side by side.
+
+        Clustering of labels reads the terms only, which takes a fraction of the time."""
+        terms, vectors = bags[0], bags[-1]
+        if not self.terms:
+            return vectors
+        factors = np.float32((1 - self.share) ** 0.5), np.float32(self.share**0.5)
+        matrix = hstack([terms.matrix * factors[0], vectors.matrix * factors[1]], format="csr", dtype=np.float32)
+        return construct_unchecked(
+            Bag,
+            matrix=csr_array(matrix),
+            vocabulary=None,
+            n_cluster_columns=terms.n_cluster_columns or self.n_terms,
+            weight_scale=terms.weight_scale,
+        )
+
+    def spans(self, text: str) -> list[Span]:
+        n_terms = self.n_terms
+        spans = [span for view in self.terms for span in view.spans(text)]
+        spans += [
+            span._replace(numbers=tuple(n_terms + number for number in span.numbers))
+            for span in self.vectors.spans(text)
+        ]
+        return merge_spans(spans)
+
+    def check(self) -> None:
+        if len(self.terms) > 1 or not all(isinstance(view, FittedTfidf | JoinedTfidf) for view in self.terms):
+            raise ValueError("its terms are not one view of terms")
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"its share of the sentence vectors is {self.share}; expected a number from 0 to 1")
+        for view in (*self.terms, self.vectors):
+            view.check()
+
+
+def iterate_texts(contents: Iterable[str | Texts]) -> Iterator[str]:
+    """Yield the texts one by one."""
+    for content in contents:
+        yield from content if isinstance(content, Texts) else (content,)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ VIEWS = {
     "words": "xmtc.features.words:Words",
     "subwords": "xmtc.features.subwords:Subwords",
     "names": "xmtc.features.names:Names",
+    "dense": "xmtc.features.dense:Dense",
 }
 VIEW_REGISTRY = Registry("view", View, VIEWS, group="xmtc.views", hint="`xmtc.features.VIEWS`")
 

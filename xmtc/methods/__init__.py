@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # type checkers cannot read the table METHODS, so its classes
     from xmtc.methods.label_tree.parabel import Parabel as Parabel
     from xmtc.methods.label_tree.plt import PLT as PLT
     from xmtc.methods.lexical.lexical import Lexical as Lexical
+    from xmtc.methods.matcher.matcher import Matcher as Matcher
     from xmtc.methods.one_vs_all.dismec import DiSMEC as DiSMEC
     from xmtc.methods.one_vs_all.pd_sparse import PDSparse as PDSparse
     from xmtc.methods.one_vs_all.ppd_sparse import PPDSparse as PPDSparse
@@ -66,6 +67,7 @@ METHODS = {
     "extremetext": "xmtc.methods.embedding.extremetext:ExtremeText",
     "aplc_xlnet": "xmtc.methods.transformer.aplc_xlnet:APLCXLNet",
     "lexical": "xmtc.methods.lexical.lexical:Lexical",
+    "matcher": "xmtc.methods.matcher.matcher:Matcher",
     "ensemble": "xmtc.methods.ensemble.ensemble:Ensemble",
     "consensus": "xmtc.methods.ensemble.consensus:Consensus",
     "stacked": "xmtc.methods.ensemble.stacked:Stacked",

@@ -58,6 +58,7 @@ class AhoCorasickAutomaton(Form):
     def from_names(cls, names: LabelNames) -> AhoCorasickAutomaton:
         """Build the automaton of label names."""
         tokens = names.tokens
+        assert tokens is not None
         begins, lengths = tokens.offsets[:-1], tokens.lengths
         lengths = np.where(tokens.ids[begins] == UNKNOWN_ID, 0, lengths)  # a name without a word
         max_nodes = int(lengths.sum()) + 1

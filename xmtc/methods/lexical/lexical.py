@@ -72,7 +72,7 @@ class Lexical(Method):
         return list_label_names(load_vocabulary(self.vocabulary), labels, self.name_language, language)
 
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> LexicalModel:
-        if data.names is None:
+        if data.names is None or data.names.tokens is None:
             raise XmtcError(
                 "The data set has no names of labels, which lexical needs; train from texts: "
                 "Classifier('lexical').fit(texts, labels)."

@@ -18,11 +18,12 @@ from xmtc.core.run import Run
 from xmtc.features.encoders.catalogue import first_sentence
 from xmtc.features.encoders.model_loader import POOLINGS, build_encoder
 from xmtc.methods.transformer.label_attention import LabelWiseAttention
-from xmtc.methods.transformer.network import TextEncoder, TransformerNetwork
+from xmtc.methods.transformer.network import TransformerNetwork
 from xmtc.nn.batches import TokenLoader
 from xmtc.nn.devices import use_torch_settings
 from xmtc.nn.label_clusters import ClusterLayout, LabelClusters
 from xmtc.nn.network import Design, NetworkModel, check_positive
+from xmtc.nn.text_encoder import TextEncoder
 from xmtc.storage.form import array
 
 VIEW = "subwords"

@@ -1,0 +1,185 @@
+"""Matching of texts with label names and training documents by sentence vectors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planted import make_planted_corpus, planted_words
+from scipy.sparse import csr_array
+
+from xmtc.core.dataset import Bag, Dataset, LabelNames
+from xmtc.core.run import Run
+from xmtc.errors import XmtcError
+from xmtc.methods.matcher.candidates import ALL_LABELS, FEATURES, MAX_RANK, VOTE_FLOOR, VectorSearch
+from xmtc.methods.matcher.matcher import Matcher
+
+ONE = Run(threads=1, device="cpu")
+N_DOCS, N_LABELS, WIDTH = 60, 80, 16
+
+
+def unit_rows(rng: np.random.Generator, n: int) -> np.ndarray:
+    rows = rng.standard_normal((n, WIDTH)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    """Random documents near the names of their labels; the last ten labels have no document, the last one no name."""
+    rng = np.random.default_rng(0)
+    labels = np.sort(np.concatenate([np.arange(N_LABELS - 1), rng.integers(0, N_LABELS - 1, 20)])).astype(np.int32)
+    names = unit_rows(rng, len(labels))
+    Y = rng.random((N_DOCS, N_LABELS)) < 0.03
+    Y[:, -10:] = False
+    documents = unit_rows(rng, N_DOCS) + 2 * Y @ np.stack([names[labels == i].sum(axis=0) for i in range(N_LABELS)])
+    documents /= np.linalg.norm(documents, axis=1, keepdims=True)
+    order = rng.permutation(len(labels))  # names may come in any order
+    given = LabelNames(None, labels[order], np.ones(len(labels), bool), Bag(names[order]))
+    return Dataset({"dense": Bag(documents)}, csr_array(Y.astype(np.float32)), names=given)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return Matcher(candidates=10, neighbours=7).fit(data, run=ONE)
+
+
+def compute_features(model, query: np.ndarray, label: int) -> list[float]:
+    """Return the features of one pair of a text and a label, computed one by one."""
+    index = model.index
+    best = np.zeros(N_LABELS)
+    for i in range(N_LABELS):
+        own = [float(query @ name) for name in index.names[index.name_labels == i].astype(np.float64)]
+        best[i] = max(own, default=0.0)
+    rank = sorted(range(N_LABELS), key=lambda i: (-best[i], i)).index(label)
+    similarities = index.documents.astype(np.float64) @ query
+    nearest = np.argsort(-similarities)[: index.n_neighbours]
+    votes = np.exp(similarities[nearest] / index.temperature)
+    votes /= votes.sum()
+    owners = [label in index.labels[index.offsets[i] : index.offsets[i + 1]] for i in nearest]
+    share = votes[owners].sum()
+    return [
+        best[label],
+        best[label] - best.max(),
+        np.log1p(min(rank, MAX_RANK)),
+        np.sqrt(share),
+        np.log(share + VOTE_FLOOR),
+        max(similarities[nearest][owners], default=0.0),
+        similarities.max(),
+        np.log1p((index.labels == label).sum()),
+    ]
+
+
+def test_features_are_those_of_a_plain_computation(model, data):
+    queries = data.X.toarray()[:4]
+    rows, labels, features = VectorSearch(model.index).find_candidates(queries, ALL_LABELS)
+    assert len(rows) == 4 * N_LABELS
+    unseen = np.bincount(model.index.labels, minlength=N_LABELS) == 0
+    assert unseen.sum() > 5
+    for row, label, found in zip(rows.tolist(), labels.tolist(), features, strict=True):
+        expected = compute_features(model, queries[row].astype(np.float64), label)
+        seen_part, unseen_part = found[: len(FEATURES)], found[len(FEATURES) : 2 * len(FEATURES)]
+        right, wrong = (unseen_part, seen_part) if unseen[label] else (seen_part, unseen_part)
+        np.testing.assert_allclose(right, expected, atol=1e-4)
+        assert not wrong.any()
+        assert found[-1] == unseen[label]
+
+
+def test_candidates_are_the_labels_of_similar_names_and_of_neighbours(model, data):
+    queries = data.X.toarray()[:4]
+    search = VectorSearch(model.index)
+    every, few = search.find_candidates(queries, ALL_LABELS), search.find_candidates(queries, 10)
+    keys, chosen = (part.rows * N_LABELS + part.labels for part in (every, few))
+    is_expected = (
+        search.score_names(queries).ravel()
+        >= np.sort(search.score_names(queries))[:, [-10]].repeat(N_LABELS, 1).ravel()
+    )
+    share = every.features[:, [3, 3 + len(FEATURES)]].sum(axis=1)
+    np.testing.assert_array_equal(chosen, keys[is_expected | (share > 0)])
+    np.testing.assert_allclose(few.features, every.features[np.isin(keys, chosen)], rtol=1e-6)
+
+
+def test_exhaustive_search_ranks_all_labels_with_the_same_scores(model, data):
+    few, every = model.predict(data, N_LABELS, ONE), model.to_exhaustive().predict(data, N_LABELS, ONE)
+    assert (every.labels >= 0).all()
+    assert (few.labels[:, -1] < 0).all()
+    scores = np.take_along_axis(every.scores, np.argsort(every.labels, axis=1), axis=1)
+    is_label = few.labels >= 0
+    np.testing.assert_allclose(
+        few.scores[is_label], np.take_along_axis(scores, np.maximum(few.labels, 0), axis=1)[is_label], rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("label", [3, 30, N_LABELS - 2, N_LABELS - 1])
+def test_explanation_is_the_derivative_of_the_log_odds(model, data, label):
+    document = data.select_rows(np.array([5]))
+    explanation = model.explain(document, label)
+    query, step = document.X.toarray()[0].astype(np.float64), 1e-4
+    derivative = np.zeros(WIDTH)
+    places = [2, 2 + len(FEATURES)]  # of the rank, which is constant
+    weights = np.where(np.isin(np.arange(len(model.weights) - 1), places), 0, model.weights[:-1])
+    search = VectorSearch(model.index)
+    search.names, search.documents = search.names.astype(np.float64), search.documents.astype(np.float64)
+    for i in range(WIDTH):
+        moved = query + step * np.eye(WIDTH)[[i, i]] * [[1], [-1]]
+        features = search.find_candidates(moved, ALL_LABELS).features.reshape(2, N_LABELS, -1)[:, label]
+        derivative[i] = np.subtract(*(features @ weights)) / (2 * step)
+    found = np.zeros(WIDTH)
+    found[explanation.ids] = explanation.weights
+    np.testing.assert_allclose(found, query * derivative, atol=2e-2 * np.abs(query * derivative).max() + 1e-4)
+
+
+def test_names_are_required():
+    with pytest.raises(XmtcError, match="has no vectors of label names, which matcher needs"):
+        Matcher().fit(Dataset.from_matrix(np.eye(4), np.eye(4)), run=ONE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"n_labels": 3}, "another number of labels"),
+        ({"temperature": 0.0}, "no temperature"),
+        ({"names": np.zeros((2, WIDTH + 1), np.float16)}, "expected 16"),
+        ({"labels": np.full(9, N_LABELS, np.int32)}, "labels out of range"),
+        ({"name_labels": np.array([1, 0], np.int32)}, "in ascending order"),
+        ({"offsets": np.array([0, 5], np.int64)}, "one range of labels each"),
+    ],
+)
+def test_damaged_index_is_refused(changes, problem, model):
+    model.check()
+    with pytest.raises(ValueError, match=problem):
+        replace(model, index=replace(model.index, **changes)).check()
+    with pytest.raises(ValueError, match="weights; expected 18"):
+        replace(model, weights=model.weights[1:]).check()
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory):
+    """Names of 40 labels, and of one that no document has."""
+    path = tmp_path_factory.mktemp("names") / "names.tsv"
+    rows = [f"label-{i:02d}\t{' '.join(planted_words(i)[:2])}" for i in range(40)]
+    path.write_text("\n".join(["id\tname", *rows, "unseen\tnoise1 noise2 noise3"]) + "\n")
+    return str(path)
+
+
+@pytest.mark.parametrize("method", ["matcher", "consensus"])
+def test_label_without_documents_is_found_by_its_name(method, vocabulary, tmp_path):
+    pytest.importorskip("transformers", reason="encoders need transformers: pip install 'xmtc[neural]'")
+    from tiny_encoders import tiny_sentence_encoder
+
+    from xmtc import Classifier
+
+    names = {"vocabulary": vocabulary}
+    if method == "consensus":  # whose members read names in different views
+        names = {"members": ("matcher", "lexical")} | {
+            f"{name}.vocabulary": vocabulary for name in ("matcher", "lexical")
+        }
+    classifier = Classifier(method, sentence_encoder=tiny_sentence_encoder(), **names)
+    classifier.fit(*make_planted_corpus(300, seed=1), run=ONE)
+    [[first]] = classifier.predict_labels(["noise1 noise2 noise3"], k=1, run=ONE)
+    assert first.label == "unseen"
+    classifier.save(tmp_path / "model")
+    loaded = Classifier.load(tmp_path / "model", verify=True)
+    assert loaded.predict_labels(["noise1 noise2 noise3"], k=1, run=ONE) == [[first]]
+    words = dict(classifier.explain("noise1 noise2 word3alpha", "unseen"))
+    assert (words["noise1"] + words["noise2"]) / 2 > words["word3alpha"]
