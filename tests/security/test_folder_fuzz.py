@@ -36,7 +36,10 @@ with tempfile.TemporaryDirectory() as place:
     [
         ("open(os.path.join(place, 'inside')).close()", ""),
         ("os.mkdir(os.path.join(place, 'new'))", ""),
-        ("open(create_outside_file.__globals__['os'].path.expanduser('/etc/hostname')).close()", "open of /etc/hostname (r)"),
+        (
+            "open(create_outside_file.__globals__['os'].path.expanduser('/etc/hostname')).close()",
+            "open of /etc/hostname (r)",
+        ),
         ("open(os.path.join(place, 'link')).close()", "/link (r)"),
         ("import antigravity_of_nobody", "import of antigravity_of_nobody"),
         ("import turtledemo", "import of turtledemo"),
