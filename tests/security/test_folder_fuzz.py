@@ -15,11 +15,11 @@ TESTS = Path(__file__).parent.parent
 WATCHED = """
 import os, subprocess, socket, sys, tempfile
 sys.path[:0] = [{campaigns!r}]
-from audit_watch import CALLS, Touch, Watch, outside_file
+from audit_watch import CALLS, Touch, Watch, create_outside_file
 watch = Watch()
 with tempfile.TemporaryDirectory() as place:
     open(os.path.join(place, "inside"), "w").close()
-    os.symlink(outside_file(), os.path.join(place, "link"))
+    os.symlink(create_outside_file(), os.path.join(place, "link"))
     try:
         with watch.watching(place):
             try:
@@ -36,7 +36,10 @@ with tempfile.TemporaryDirectory() as place:
     [
         ("open(os.path.join(place, 'inside')).close()", ""),
         ("os.mkdir(os.path.join(place, 'new'))", ""),
-        ("open(outside_file.__globals__['os'].path.expanduser('/etc/hostname')).close()", "open of /etc/hostname (r)"),
+        (
+            "open(create_outside_file.__globals__['os'].path.expanduser('/etc/hostname')).close()",
+            "open of /etc/hostname (r)",
+        ),
         ("open(os.path.join(place, 'link')).close()", "/link (r)"),
         ("import antigravity_of_nobody", "import of antigravity_of_nobody"),
         ("import turtledemo", "import of turtledemo"),
