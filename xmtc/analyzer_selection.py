@@ -36,12 +36,12 @@ MAX_TRIAL_WORDS = 600_000
 MAX_CHARS_TRIAL_WORDS = 300  # words per document, above which character n-grams cost much and gain nothing
 N_FOLDS = 2
 MIN_GAIN_STANDARD_ERRORS = 1.645  # one-sided test of 5 %
-NDCG_TIE_TOLERANCE = 0.002  # among analyzers within this distance of the best, the cheapest is selected
+NDCG_TIE_TOLERANCE = 0.0005  # among analyzers within this distance of the best, the cheapest is selected
 PAIRS = f"{WORDS}:1-2"
 # Change of the gain over words, in nDCG@5, for each doubling of the documents (docs/how-to/languages.md). That of pairs
 # of words is for texts of at least PAIRS_GAIN_WORDS words.
 PAIRS_GAIN_PER_DOUBLING, PAIRS_GAIN_WORDS = 0.0015, 100
-CHARS_GAIN_PER_DOUBLING = -0.001
+CHARS_GAIN_PER_DOUBLING = -0.0015
 MAINLY_UNSPACED_SHARE = 0.5  # share of letters of scripts without spaces, from which only n-grams are used
 PARTLY_UNSPACED_SHARE = 0.1  # share from which n-grams are joined with words
 

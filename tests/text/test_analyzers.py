@@ -509,8 +509,8 @@ def test_every_document_of_a_sample_is_held_out_once():
 @pytest.mark.parametrize(
     ("words_per_document", "growth", "expected"),
     [
-        (200, 4, {"words:1-2": 0.003, "chars": -0.002}),
-        (50, 4, {"words:1-2": 0.0015, "chars": -0.002}),
+        (200, 4, {"words:1-2": 0.003, "chars": -0.003}),
+        (50, 4, {"words:1-2": 0.0015, "chars": -0.003}),
         (200, 0.5, {"words:1-2": 0, "chars": 0}),
     ],
 )

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from xmtc.core.run import Run
-from xmtc.data.batch import Texts
+from xmtc.data.batch import Texts, concatenate_bytes
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf, choose_ngram_weight
-from xmtc.features.word_counts import WordCounts, compute_lifts
+from xmtc.features.word_counts import WordCounts, compute_lifts, mark_single_words
 from xmtc.text.string_index import NOT_FOUND, StringIndex, index_distinct_words
 from xmtc.text.tokenizer import Tokenizer, count_per_document, is_word_character
 
@@ -173,6 +173,13 @@ def test_max_df_is_named_if_no_word_is_left():
         XmtcError, match=r"at least min_df=2 of the 3 documents and in at most the share max_df=0.5; give"
     ):
         Tfidf(max_df=0.5).fit(["word"] * 3)
+
+
+@given(st.lists(st.text(alphabet="a é", max_size=5), max_size=9))
+def test_terms_without_spaces_are_single_words(terms):
+    text, ends = concatenate_bytes([term.encode() for term in terms])
+    n_spaces = np.concatenate([[0], np.cumsum(text == ord(" "))])[ends]
+    np.testing.assert_array_equal(mark_single_words(text, ends), n_spaces[1:] == n_spaces[:-1])
 
 
 def test_ngrams_weigh_less_in_short_texts():

@@ -160,8 +160,19 @@ def count_texts(
 
 def mark_single_words(text: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Return which terms, given as concatenated bytes and end offsets, have no space, shape (n_terms,)."""
-    n_spaces = np.concatenate([[0], np.cumsum(text == SPACE_BYTE)])[ends]
-    return n_spaces[1:] == n_spaces[:-1]
+    is_single = np.ones(len(ends) - 1, np.bool_)
+    unmark_terms_with_spaces(text, ends, is_single)
+    return is_single
+
+
+@kernel
+def unmark_terms_with_spaces(text, ends, is_single):
+    """Set is_single[i] to False if term i has a space."""
+    for term in range(len(is_single)):
+        for i in range(ends[term], ends[term + 1]):
+            if text[i] == SPACE_BYTE:
+                is_single[term] = False
+                break
 
 
 def compute_lifts(text: np.ndarray, ends: np.ndarray, frequencies: np.ndarray, n_docs: int) -> np.ndarray:
