@@ -19,7 +19,17 @@ LAYERS = [
     {"data", "text", "labels", "vocabulary"},
     {"features", "linear", "nn", "evaluation"},
     {"methods"},
-    {"classifier", "pipeline", "tagger", "model_folder", "parameters", "analyzer_selection", "scores", "explain"},
+    {
+        "classifier",
+        "pipeline",
+        "tagger",
+        "model_folder",
+        "parameters",
+        "analyzer_selection",
+        "training_plan",
+        "scores",
+        "explain",
+    },
     {"analysis", "output", "testing"},
     {"cli", "server", "__main__"},
 ]
