@@ -28,6 +28,7 @@ LAYERS = [
         "parameters",
         "analyzer_selection",
         "name_documents",
+        "training_plan",
         "scores",
         "explain",
     },

@@ -15,6 +15,7 @@ from xmtc.cli.options import (
     ThreadsOption,
     format_corpus_options,
     format_machine_options,
+    make_run,
     open_corpus_input,
     parse_time_limit,
     report_rejects,
@@ -24,6 +25,8 @@ from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from xmtc.analysis.recommend.recommendation import ExpectedResult, Recommendation
+    from xmtc.core.run import Run
+    from xmtc.data.corpus import Corpus
 
 
 @with_corpus_options()
@@ -52,6 +55,9 @@ def recommend(
         Path | None,
         typer.Option(metavar="FOLDER", help="Checkpoint directory; an interrupted command resumes from its trials."),
     ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Print the plan of `xmtc train -m auto` for the time limit instead.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel="Output")] = False,
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
@@ -72,6 +78,9 @@ def recommend(
 
     budget = parse_time_limit(time_limit)
     source = open_corpus_input(corpus, reading, quiet=True)
+    if plan:
+        echo(format_plan(source, corpus, budget, make_run(threads, quiet, device=device), has_json=json))
+        return
     content = FEATURES if source.has_features else TEXTS
     if methods is None:
         specs = list_candidate_methods(content, has_vocabulary=vocab is not None)
@@ -92,6 +101,17 @@ def recommend(
     options = [*format_corpus_options(reading), *format_machine_options(threads, device)]
     options += [] if vocab is None else ["--vocab", vocab]
     echo((format_json if json else format_recommendation)(result, corpus, options))
+
+
+def format_plan(source: Corpus, corpus: str, budget: float, run: Run, *, has_json: bool) -> str:
+    """Return the plan of method auto for a corpus: its training command and the reason."""
+    from json import dumps
+
+    from xmtc.cli.train import build_pipeline, describe_plan
+
+    plan = build_pipeline("auto", [f"minutes={budget / 60}"], source).with_plan(source, run).plan
+    assert plan is not None
+    return dumps(plan.as_json(), indent=1) if has_json else describe_plan(plan, [corpus])
 
 
 def print_status(sentence: str) -> None:

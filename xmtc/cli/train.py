@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from xmtc.data.corpus import Corpus
     from xmtc.pipeline import Pipeline
     from xmtc.tagger import Tagger
+    from xmtc.training_plan import TrainingPlan
 
 
 @with_corpus_options()
@@ -110,7 +111,8 @@ def train(
     with report_checkpoint_on_interrupt(run.checkpoint):
         if not source.is_pipe:
             pipeline = pipeline.with_plan(source, run)
-            print_plan(pipeline, corpus, quiet)
+            if pipeline.plan is not None and not quiet:
+                echo(describe_plan(pipeline.plan, corpus), err=True)
         tagger = pipeline.fit(source, valid_source, run)
     if not is_first_process():  # of the processes that torchrun starts, the first saves the model
         return
@@ -139,18 +141,12 @@ def as_minutes_parameter(method: str, minutes: float | None) -> list[str]:
     return [f"minutes={minutes}"]
 
 
-def print_plan(pipeline: Pipeline, corpus: list[str], quiet: bool) -> None:
-    """Print the plan of method auto: the command that repeats it, the expected time and the reason."""
+def describe_plan(plan: TrainingPlan, corpus: list[str]) -> str:
+    """Return the plan of method auto: the command that repeats it, the expected time and the reason."""
     import shlex
 
-    if pipeline.plan is None or quiet:
-        return
-    command = f"xmtc train {shlex.join(corpus)} {pipeline.plan.arguments} -o MODEL"
-    seconds = (
-        f", about {pipeline.plan.seconds:.0f} s of {60 * pipeline.plan.minutes:.0f} s" if pipeline.plan.seconds else ""
-    )
-    echo(f"Plan{seconds}: {command}", err=True)
-    echo(f"Reason: {pipeline.plan.reason}.", err=True)
+    time = f", about {plan.seconds:.0f} s of {60 * plan.minutes:.0f} s" if plan.seconds else ""
+    return f"Plan{time}: xmtc train {shlex.join(corpus)} {plan.arguments} -o MODEL\nReason: {plan.reason}."
 
 
 def check_workers(workers: int, cluster: str) -> None:
