@@ -4,10 +4,10 @@
   a margin in [0, 1], word vectors of length C = 100, r = 4, a common space of size 100 for small and 200 for large
   label sets, two layers in E and D and one in F, training on all documents; GloVe vectors for IMDb, whose texts it
   reads. Of EUR-Lex and Wiki10 it reads feature matrices; for texts, set `vectors`.
-- Tuned on a fifth of the training documents of Delicious (`experiments/rank_ae-paper-choice.toml`), because the paper
-  does not state them: margin, λ, learning rate, its schedule, weight decay, epochs, batch size, width of the hidden
-  layers, batch normalisation, dropout of words and pooling (a sum; the paper's average may be over a fixed number of
-  words, which only changes the scale). The other data sets are not available here and have the same values.
+- Tuned on a fifth of the training documents of Delicious (docs/results/papers.md), because the paper does not state
+  them: margin, λ, learning rate, its schedule, weight decay, epochs, batch size, width of the hidden layers, batch
+  normalisation, dropout of words. The other data sets are not available here and have the same values.
+- Not as in the paper: words are summed, not averaged, which is far better on Delicious with these values.
 - From a student's re-implementation: the widths of the hidden layers for Mediamill, RCV and EUR-Lex, the batch size of
   Mediamill, and h = 200 for RCV and 100 for EUR-Lex. IMDb and Wiki10 have the width of EUR-Lex.
 """

@@ -7,8 +7,8 @@ linear layer, which gives x_h. E(y) and D(h) have two layers each; batch normali
 Training minimises L_h(x_h, E(y)) + λ L_ae(y, D(E(y))) (eq. 1). L_h is the mean squared difference, L_ae the ranking
 loss (eqs. 2–4) with margin m, computed in O(L). The prediction is D(F(x)).
 
-Differences from the paper by default; `preset=paper`, or that of a data set, removes them (presets.py states what the
-paper leaves open):
+Differences from the paper by default; `preset=paper`, or that of a data set, removes them except the sum over words
+(presets.py states what the paper leaves open):
 
 - The prediction D(F(x)) is trained too, with cross-entropy (`prediction_weight`), dropout of words and in D, biases
   that start at the log-odds of the labels, and a cosine schedule.
