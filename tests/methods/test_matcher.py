@@ -12,8 +12,10 @@ from scipy.sparse import csr_array
 from xmtc.core.dataset import Bag, Dataset, LabelNames
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
-from xmtc.methods.matcher.candidates import ALL_LABELS, FEATURES, MAX_RANK, VOTE_FLOOR, VectorSearch
+from xmtc.methods.matcher.candidates import ALL_LABELS, FEATURES, MAX_RANK, VOTE_FLOOR, VectorSearch, project
 from xmtc.methods.matcher.matcher import Matcher
+
+projection = pytest.importorskip("xmtc.methods.matcher.projection", reason="needs PyTorch: pip install 'xmtc[neural]'")
 
 ONE = Run(threads=1, device="cpu")
 N_DOCS, N_LABELS, WIDTH = 60, 80, 16
@@ -47,6 +49,8 @@ def model(data):
 def compute_features(model, query: np.ndarray, label: int) -> list[float]:
     """Return the features of one pair of a text and a label, computed one by one."""
     index = model.index
+    query = query + query @ index.projection
+    query /= np.linalg.norm(query)
     best = np.zeros(N_LABELS)
     for i in range(N_LABELS):
         own = [float(query @ name) for name in index.names[index.name_labels == i].astype(np.float64)]
@@ -90,10 +94,8 @@ def test_candidates_are_the_labels_of_similar_names_and_of_neighbours(model, dat
     search = VectorSearch(model.index)
     every, few = search.find_candidates(queries, ALL_LABELS), search.find_candidates(queries, 10)
     keys, chosen = (part.rows * N_LABELS + part.labels for part in (every, few))
-    is_expected = (
-        search.score_names(queries).ravel()
-        >= np.sort(search.score_names(queries))[:, [-10]].repeat(N_LABELS, 1).ravel()
-    )
+    similarities = search.score_names(project(queries, model.index.projection))
+    is_expected = (similarities >= np.sort(similarities)[:, [-10]]).ravel()
     share = every.features[:, [3, 3 + len(FEATURES)]].sum(axis=1)
     np.testing.assert_array_equal(chosen, keys[is_expected | (share > 0)])
     np.testing.assert_allclose(few.features, every.features[np.isin(keys, chosen)], rtol=1e-6)
@@ -129,6 +131,50 @@ def test_explanation_is_the_derivative_of_the_log_odds(model, data, label):
     np.testing.assert_allclose(found, query * derivative, atol=2e-2 * np.abs(query * derivative).max() + 1e-4)
 
 
+@pytest.mark.parametrize("max_names", [10, 8192])
+def test_projection_reduces_the_loss(max_names, data, monkeypatch):
+    monkeypatch.setattr(projection, "MAX_BATCH_NAMES", max_names)
+    monkeypatch.setattr(projection, "RATE", 0.02)  # few steps
+    documents, Y, names = data.X.toarray(), csr_array(data.Y), data.names.vectors.matrix.toarray()
+    matrix = projection.train_projection(documents, Y, names, data.names.labels, 40, 0, ONE)
+    targets = Y.toarray()[:, data.names.labels]
+
+    def loss(matrix: np.ndarray) -> float:
+        parts = (matrix, documents, names, targets)
+        return float(projection.compute_loss(*map(projection.torch.from_numpy, parts)))
+
+    assert loss(matrix) < 0.7 * loss(np.zeros_like(matrix))
+    again = projection.train_projection(documents, Y, names, data.names.labels, 40, 0, ONE)
+    np.testing.assert_array_equal(again, matrix)
+    none = projection.train_projection(documents, Y, names, data.names.labels, 0, 0, ONE)
+    assert not none.any()
+
+
+def test_loss_is_the_decoupled_softmax():
+    rng = np.random.default_rng(1)
+    documents, names, matrix = unit_rows(rng, 3), unit_rows(rng, 5), 0.1 * rng.standard_normal((WIDTH, WIDTH))
+    targets = np.array([[1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 0, 0]], np.float32)
+    logits = project(documents, matrix) @ project(names, matrix).T / projection.LOSS_TEMPERATURE
+    expected = []
+    for row, target in zip(logits, targets, strict=True):
+        others = np.exp(row[target == 0]).sum()
+        losses = [-np.log(np.exp(value) / (np.exp(value) + others)) for value in row[target > 0]]
+        expected.append(np.mean(losses) if losses else 0)
+    tensors = (projection.torch.from_numpy(part.astype(np.float32)) for part in (matrix, documents, names, targets))
+    assert float(projection.compute_loss(*tensors)) == pytest.approx(np.mean(expected), rel=1e-4)
+
+
+def test_labels_are_hidden_if_few_are_unseen():
+    Y = csr_array(np.tile(np.eye(40, dtype=np.float32), (20, 1)))
+    held_out, rest = Matcher().split(Dataset({"dense": Bag(np.ones((800, 2), np.float32))}, Y))
+    assert (held_out.n_docs, rest.n_docs) == (160, 640)
+    assert held_out.Y.sum() == 160
+    assert 0 < (rest.Y.sum(axis=0) == 0).sum() < 20
+    many = csr_array(np.eye(1000, dtype=np.float32))
+    _, rest = Matcher().split(Dataset({"dense": Bag(np.ones((1000, 2), np.float32))}, many))
+    assert rest.Y.sum() == 800
+
+
 def test_names_are_required():
     with pytest.raises(XmtcError, match="has no vectors of label names, which matcher needs"):
         Matcher().fit(Dataset.from_matrix(np.eye(4), np.eye(4)), run=ONE)
@@ -137,6 +183,7 @@ def test_names_are_required():
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
+        ({"projection": np.eye(WIDTH - 1, dtype=np.float32)}, "its projection has the shape"),
         ({"n_labels": 3}, "another number of labels"),
         ({"temperature": 0.0}, "no temperature"),
         ({"names": np.zeros((2, WIDTH + 1), np.float16)}, "expected 16"),

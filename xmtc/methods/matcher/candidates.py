@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -36,34 +36,24 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class MatchIndex(Form):
-    """Vectors of label names and of training documents. Vectors have unit length, or are zero without a known word."""
+    """Projected vectors of label names and of training documents, of unit length, or zero without a known word."""
 
     n_labels: int
     n_neighbours: int
     temperature: float  # of the votes of neighbours
+    projection: np.ndarray = array(np.float32, ndim=2)  # (d, d); the projection of x is x + x @ projection
     names: np.ndarray = array(np.float16, ndim=2)  # (n_names, d), in the order of their labels
     name_labels: np.ndarray = array(np.int32)  # (n_names,) ascending
     documents: np.ndarray = array(np.float16, ndim=2)  # (n_docs, d)
     offsets: np.ndarray = array(np.int64)  # (n_docs + 1,) document i has labels[offsets[i]:offsets[i + 1]]
     labels: np.ndarray = array(np.int32)
 
-    def select_documents(self, index: np.ndarray) -> MatchIndex:
-        """Return a copy with some of the documents."""
-        lengths = np.diff(self.offsets)[index]
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        positions = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][index] - offsets[:-1], lengths)
-        return replace(self, documents=self.documents[index], offsets=offsets, labels=self.labels[positions])
-
-    def hide_labels(self, is_hidden: np.ndarray) -> MatchIndex:
-        """Return a copy in which no document has these labels, a mask of shape (n_labels,)."""
-        is_kept = ~is_hidden[self.labels]
-        offsets = np.concatenate([[0], np.cumsum(is_kept)])[self.offsets]
-        return replace(self, offsets=offsets, labels=self.labels[is_kept])
-
     def check_sizes(self, n_labels: int, width: int) -> None:
         """Raise ValueError if a search would read out of bounds."""
         if self.n_labels != n_labels or self.n_neighbours < 1 or not self.temperature > 0:
             raise ValueError("its index has another number of labels, no neighbours or no temperature")
+        if self.projection.shape != (width, width):
+            raise ValueError(f"its projection has the shape {self.projection.shape}; expected {(width, width)}")
         for name, rows, labels in (("names", self.names, self.name_labels), ("documents", self.documents, self.labels)):
             if rows.shape[1] != width:
                 raise ValueError(f"its {name} have vectors of {rows.shape[1]} numbers; expected {width}")
@@ -113,7 +103,7 @@ class VectorSearch:
 
     def find_candidates(self, queries: np.ndarray, n_candidates: int) -> Candidates:
         """Return the labels of the most similar names and of the nearest documents, with their features."""
-        n_labels = self.index.n_labels
+        n_labels, queries = self.index.n_labels, project(queries, self.index.projection)
         names = self.score_names(queries)
         ranked = rank_names(names, min(max(n_candidates, MAX_RANK), n_labels))
         neighbours = self.find_neighbours(queries)
@@ -174,6 +164,8 @@ def separate_unseen(features: np.ndarray, is_unseen: np.ndarray) -> np.ndarray:
     return np.hstack([features * (1 - unseen), features * unseen, unseen])
 
 
-def mark_unseen(features: np.ndarray) -> np.ndarray:
-    """Return which candidates have a label without training documents."""
-    return np.asarray(features[:, -1] > 0)
+def project(vectors: np.ndarray, projection: np.ndarray) -> np.ndarray:
+    """Return projected vectors of unit length; zero vectors stay zero."""
+    projected = vectors + vectors @ projection
+    lengths = np.linalg.norm(projected, axis=1, keepdims=True)
+    return np.asarray(projected / np.where(lengths > 0, lengths, 1))

@@ -5,25 +5,26 @@ augmented Encoders for Extreme Multi-label Text Classification, 2025); the dual 
 DEXML (Gupta et al.: Dual-Encoders for Extreme Multi-label Classification, ICLR 2024), NGAME (Dahiya et al., WSDM 2023)
 and MACLR (Xiong et al., NAACL 2022).
 
-Idea: a frozen pretrained encoder gives vectors of the text, of all label names and of all training documents.
-Candidates are the labels of the most similar names and the labels of the nearest documents, which vote with
-exp(similarity / temperature). Logistic regression combines both similarities to a probability. It is learnt by
-cross-fitting: each fifth of the training documents is matched with the other four, where labels that occur only in this
-fifth are unseen. Labels without training documents have weights of their own. If the corpus has too few such labels to
-learn these weights, a random tenth of the labels is hidden from each fold.
+Idea: a frozen pretrained encoder gives vectors of the text, of all label names and of all training documents. A linear
+map of the vectors, trained with the decoupled softmax of DEXML, makes texts similar to the names of their labels. The
+candidates of a text are the labels of the most similar names, and those of the nearest documents, which vote with
+exp(similarity / temperature). Logistic regression combines both to a probability. It is learnt from held-out documents,
+where labels without documents have weights of their own. If held-out documents have too few such labels, a random tenth
+of the labels is removed from the other documents.
 
-Differs from these papers in that the encoder is not trained: only the weights of the regression are. So training takes
-little more than encoding the texts, and a new label needs only a name.
+Differs from these papers in that the encoder is not trained: only the map and the weights of the regression are. So
+training takes little more than encoding the texts, and a new label needs only a name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, diags_array
 from threadpoolctl import threadpool_limits
 
 from xmtc.core.dataset import Dataset
@@ -33,14 +34,15 @@ from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods.lexical.lexical import Lexical
 from xmtc.methods.lexical.match_classifier import fit_logistic_regression
-from xmtc.methods.matcher.candidates import N_FEATURES, MatchIndex, VectorSearch, mark_unseen
+from xmtc.methods.matcher.candidates import N_FEATURES, MatchIndex, VectorSearch, project
 from xmtc.methods.matcher.model import MatcherModel, choose_batch_size
+from xmtc.methods.matcher.projection import train_projection
 from xmtc.text.analyzers import AUTO
 
-N_FOLDS = 5  # folds for cross-fitting
-MIN_UNSEEN_MATCHES = 100  # correct candidates without training documents that are enough for their weights
+HELD_OUT_PART = 5  # one in so many documents is held out to learn the regression
+MAX_HELD_OUT_TEXTS = 2000  # enough for a dozen weights
+MIN_UNSEEN_ASSIGNMENTS = 100  # of labels without other documents, enough for their weights
 HIDDEN_SHARE = 0.1  # of the labels, where there are fewer
-MAX_TRAINING_TEXTS = 2000  # texts whose candidates train the regression, as enough for a dozen weights
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Matcher(Method):
         30, "Number of nearest training documents that vote for labels.", low=1, high=10_000, search=(5, 200), log=True
     )
     temperature: float = param(
-        0.05,
+        0.03,
         "Difference of similarity at which the vote of a document falls by the factor e.",
         low=0.001,
         high=10.0,
@@ -76,7 +78,13 @@ class Matcher(Method):
     candidates: int = param(
         50, "Number of labels with the most similar names that are scored.", low=1, high=100_000, search=(20, 200)
     )
-    seed: int = param(0, "Random seed of the folds.", low=0, high=2**32 - 1)
+    epochs: int = param(
+        3,
+        "Number of passes over the documents that train the projection; 0 keeps the encoder's vectors.",
+        low=0,
+        high=1000,
+    )
+    seed: int = param(0, "Random seed of the held-out documents and of the training.", low=0, high=2**32 - 1)
 
     def list_label_names(self, labels: Sequence[str], language: str | None = None) -> Iterable[LabelName]:
         """Return the names that `lexical` reads."""
@@ -84,61 +92,77 @@ class Matcher(Method):
         return reader.list_label_names(labels, language)
 
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> MatcherModel:
-        index = self.build_index(data)
-        with threadpool_limits(1, "blas"):  # the folds run in parallel
-            features, is_right = self.cross_fit(index, data, 0.0, run)
-            if (is_right & mark_unseen(features)).sum() < MIN_UNSEEN_MATCHES:
-                features, is_right = self.cross_fit(index, data, HIDDEN_SHARE, run)
-        return MatcherModel(
-            n_labels=data.n_labels,
-            views=data.sizes,
-            n_candidates=self.candidates,
-            index=index,
-            weights=fit_logistic_regression(features, is_right),
-        )
-
-    def build_index(self, data: Dataset) -> MatchIndex:
-        """Return the index of all label names and training documents."""
-        if data.names is None or data.names.vectors is None:
-            raise XmtcError(
-                "The data set has no vectors of label names, which matcher needs; train from texts: "
-                "Classifier('matcher').fit(texts, labels)."
+        names, name_labels = read_names(data)
+        held_out, rest = self.split(data)
+        with threadpool_limits(1, "blas"):  # batches of texts run in parallel
+            index = self.build_index(rest, names, name_labels, run.for_part("held-out"))
+            weights = self.fit_weights(index, held_out, run)
+            return MatcherModel(
+                n_labels=data.n_labels,
+                views=data.sizes,
+                n_candidates=self.candidates,
+                index=self.build_index(data, names, name_labels, run),
+                weights=weights,
             )
+
+    def split(self, data: Dataset) -> tuple[Dataset, Dataset]:
+        """Return held-out documents, and the others. If the held-out documents have few labels that the others do not
+        have, a random share of the labels is removed from the others."""
         assert data.Y is not None
-        order = np.argsort(data.names.labels, kind="stable")
+        if data.n_docs == 1:
+            return data, data
+        rng = np.random.default_rng(self.seed)
+        order, n_held_out = rng.permutation(data.n_docs), min(MAX_HELD_OUT_TEXTS, ceil(data.n_docs / HELD_OUT_PART))
+        held_out, rest = data.select_rows(order[:n_held_out]), data.select_rows(order[n_held_out:])
+        assert held_out.Y is not None
+        assert rest.Y is not None
+        is_seen = np.bincount(rest.Y.indices, minlength=data.n_labels) > 0
+        if (~is_seen[held_out.Y.indices]).sum() < MIN_UNSEEN_ASSIGNMENTS:
+            is_kept = rng.random(data.n_labels) >= HIDDEN_SHARE
+            Y = csr_array(rest.Y @ diags_array(is_kept.astype(np.float32)))
+            Y.eliminate_zeros()
+            rest = rest.copy_with(Y=Y)
+        return held_out, rest
+
+    def build_index(self, data: Dataset, names: np.ndarray, name_labels: np.ndarray, run: Run) -> MatchIndex:
+        """Train the projection and return the index of all label names and of these documents."""
+        assert data.Y is not None
+        Y, documents = csr_array(data.Y), data.X.toarray()
+        matrix = train_projection(documents, Y, names, name_labels, self.epochs, self.seed, run)
         return MatchIndex(
             n_labels=data.n_labels,
             n_neighbours=self.neighbours,
             temperature=self.temperature,
-            names=data.names.vectors.matrix.toarray()[order].astype(np.float16),
-            name_labels=data.names.labels[order],
-            documents=data.X.toarray().astype(np.float16),
-            offsets=data.Y.indptr.astype(np.int64),
-            labels=data.Y.indices.astype(np.int32),
+            projection=matrix,
+            names=project(names, matrix).astype(np.float16),
+            name_labels=name_labels,
+            documents=project(documents, matrix).astype(np.float16),
+            offsets=Y.indptr.astype(np.int64),
+            labels=Y.indices.astype(np.int32),
         )
 
-    def cross_fit(
-        self, index: MatchIndex, data: Dataset, hidden_share: float, run: Run
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the features of the candidates of training texts, and whether each candidate is correct. The texts of
-        a fold are matched with the documents of the other folds, without a random share of the labels."""
-        assert data.Y is not None
-        X, Y, n_labels = data.X, csr_array(data.Y), data.n_labels
-        folds = np.array_split(np.random.default_rng(self.seed).permutation(data.n_docs), N_FOLDS)
-        max_texts = MAX_TRAINING_TEXTS // N_FOLDS
+    def fit_weights(self, index: MatchIndex, held_out: Dataset, run: Run) -> np.ndarray:
+        """Return the weights of the regression, learnt from the candidates of held-out documents."""
+        X, Y, search = held_out.X, csr_array(held_out.Y), VectorSearch(index)
+        size = choose_batch_size(search, self.candidates)
 
-        def match(fold: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            others = np.setdiff1d(np.arange(data.n_docs), fold)
-            is_hidden = np.random.default_rng((self.seed, len(fold), int(fold[0]))).random(n_labels) < hidden_share
-            search = VectorSearch(index.select_documents(others).hide_labels(is_hidden))
-            rows = fold[:max_texts]
-            size = choose_batch_size(search, self.candidates)
-            parts = []
-            for batch in np.split(rows, range(size, len(rows), size)):
-                texts, labels, features = search.find_candidates(X[batch].toarray(), self.candidates)
-                parts.append((features, np.asarray(Y[batch].toarray()[texts, labels]) > 0))
-            return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        def match(batch: slice) -> tuple[np.ndarray, np.ndarray]:
+            texts, labels, features = search.find_candidates(X[batch].toarray(), self.candidates)
+            return features, np.asarray(Y[batch].toarray()[texts, labels]) > 0
 
-        found = list(run.map(match, [fold for fold in folds if len(fold)], "matching training texts", total=N_FOLDS))
-        features = np.concatenate([np.zeros((0, N_FEATURES)), *(part[0] for part in found)])
-        return features, np.concatenate([np.zeros(0, bool), *(part[1] for part in found)])
+        batches = [slice(i, i + size) for i in range(0, held_out.n_docs, size)]
+        parts = list(run.map(match, batches, "matching held-out texts", total=len(batches)))
+        features = np.concatenate([np.zeros((0, N_FEATURES)), *(part[0] for part in parts)])
+        is_right = np.concatenate([np.zeros(0, bool), *(part[1] for part in parts)])
+        return fit_logistic_regression(features, is_right)
+
+
+def read_names(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return the vectors of the label names and their labels, in ascending order of the labels."""
+    if data.names is None or data.names.vectors is None:
+        raise XmtcError(
+            "The data set has no vectors of label names, which matcher needs; train from texts: "
+            "Classifier('matcher').fit(texts, labels)."
+        )
+    order = np.argsort(data.names.labels, kind="stable")
+    return data.names.vectors.matrix.toarray()[order], data.names.labels[order]

@@ -21,6 +21,7 @@ from xmtc.methods.matcher.candidates import (
     VOTE_FLOOR,
     MatchIndex,
     VectorSearch,
+    project,
 )
 from xmtc.storage.form import array
 
@@ -52,17 +53,21 @@ class MatcherModel(Model):
             return Predictions.stack([empty, *run.map(rank, batches, "matching texts", total=len(batches))])
 
     def _explain(self, document: Dataset, label: int) -> Explanation:
-        """Return the product of each number of the text's vector and its derivative of the label's log odds.
+        """Return the product of each number of the text's vector and the derivative of the label's log odds by it.
 
-        The derivative is a sum of the vectors of the most similar names and of the nearest documents."""
+        The derivative by the projected vector is a weighted sum of vectors of names and of nearest documents."""
         (view,) = self.views
-        query = document.X.toarray()
-        contributions = (query * self._differentiate(query, label))[0]
+        vector, projection = document.X.toarray(), self.index.projection
+        query = project(vector, projection)
+        by_query = self._differentiate(query, label)
+        length = np.linalg.norm(vector + vector @ projection) or 1.0
+        by_direction = (by_query - (by_query @ query.T) * query) / length  # without the change of length
+        contributions = (vector * (by_direction + by_direction @ projection.T))[0]
         numbers = np.flatnonzero(contributions)
         return Explanation.from_occurrences(view, numbers, contributions[numbers])
 
     def _differentiate(self, query: np.ndarray, label: int) -> np.ndarray:
-        """Return the derivative of a label's log odds by a text's vector, shape (1, d). Ranks are constant."""
+        """Return the derivative of a label's log odds by a projected vector, shape (1, d). Ranks are constant."""
         search = self._search
         is_unseen = search.frequencies[label] == 0
         weights = self.weights[:-1][is_unseen * len(FEATURES) :][: len(FEATURES)]
