@@ -49,7 +49,7 @@ POOLINGS = MEAN, SUM = "mean", "sum"
 
 @dataclass(frozen=True)
 class RankAE(LabelAutoencoder):
-    """Autoencoder of labels (Wang et al., NAACL 2019) with an added cross-entropy; preset=paper is as published.
+    """Autoencoder of labels (Wang et al., NAACL 2019) with an added cross-entropy; preset=paper has only its losses.
 
     Examples
     --------
