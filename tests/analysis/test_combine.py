@@ -17,6 +17,7 @@ from xmtc.analysis.combine import combine
 from xmtc.data.in_memory import to_documents
 from xmtc.methods.ensemble.calibrated_model import CalibratedModel
 from xmtc.methods.ensemble.model import RemappedModel
+from xmtc.parameters import parameters_from_about
 from xmtc.testing import planted_label
 
 TRAIN, TEST = make_planted_corpus(300, seed=1), make_planted_corpus(80, seed=2)
@@ -132,3 +133,13 @@ def test_command_combines_models(tmp_path):
         "--rule max is not known; expected one of" in xmtc("combine", *models, "-o", tmp_path / "x", "--rule", "max")[1]
     )
     assert "expected at least two" in xmtc("combine", models[0], "-o", tmp_path / "x")[1]
+
+
+def test_views_with_other_parameters_are_described():
+    taggers = [Classifier("dismec", **values).fit(*TRAIN).tagger_ for values in ({}, {"ngrams": 2}, {})]
+    combined = combine(taggers)
+    assert {name: view["ngrams"] for name, view in combined.about["views"].items()} == {"tfidf": 1, "tfidf-2": 2}
+    assert parameters_from_about(combined.about)["member_views"] == ("dismec-2.ngrams=2",)
+    twice = combine([combined, combine(taggers[1::-1])])
+    assert {view["ngrams"] for view in twice.about["views"].values()} == {1, 2}
+    assert "members" in parameters_from_about(twice.about)

@@ -13,13 +13,15 @@ import numpy as np
 
 import xmtc
 from xmtc.core.history import add_name_prefix
+from xmtc.core.hyperparameters import format_cli_value
 from xmtc.core.method import Model
 from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
-from xmtc.features import FittedViews
+from xmtc.features import FittedViews, number_view
 from xmtc.methods.ensemble.calibrated_model import calibrate_combination, strip_calibration
 from xmtc.methods.ensemble.combination_rules import NOISY_OR
+from xmtc.methods.ensemble.members import name_members
 from xmtc.methods.ensemble.model import CombinedModel, RemappedModel
 from xmtc.pipeline import build_labelled_dataset
 from xmtc.scores.calibration import describe_calibration
@@ -97,10 +99,9 @@ def attach_vocabulary_and_filter(combined: Tagger, taggers: Sequence[Tagger]) ->
 
 def choose_view_name(views: FittedViews, name: str, view: Any) -> str:
     """Return the name of an equal view, or an unused name: tfidf, tfidf-2, tfidf-3."""
-    number, candidate = 1, name
-    while candidate in views and not is_equal(views[candidate], view):
+    number = 1
+    while (candidate := number_view(name, number)) in views and not is_equal(views[candidate], view):
         number += 1
-        candidate = f"{name}-{number}"
     return candidate
 
 
@@ -132,6 +133,8 @@ def describe_combination(
 ) -> dict[str, Any]:
     """Return the description of a `consensus` of the same methods."""
     abouts = [tagger.about for tagger in taggers]
+    views = describe_views(abouts)
+    own_views = describe_member_views(name_members([about["method"] for about in abouts]), abouts)
     members = [{"method": about["method"], "parameters": about["parameters"]} for about in abouts]
     readings = [about.get("reading", {}) for about in abouts]
     packages = {about.get("package", "xmtc") for about in abouts} - {"xmtc"}
@@ -139,9 +142,14 @@ def describe_combination(
     return {
         "xmtc": xmtc.__version__,
         "method": "consensus",
-        "parameters": {"members": members, "rule": rule, "calibrated": n_valid is not None},
+        "parameters": {
+            "members": members,
+            "rule": rule,
+            "calibrated": n_valid is not None,
+            "member_views": own_views,
+        },
         "package": next(iter(sorted(packages)), "xmtc"),
-        "views": {name: view for about in abouts for name, view in about["views"].items()},
+        "views": views,
         "sizes": sizes,
         "n_docs": max(about["n_docs"] for about in abouts),
         "n_labels": n_labels,
@@ -150,6 +158,35 @@ def describe_combination(
         **({"reading": readings[0]} if readings[0] and readings == readings[:1] * len(readings) else {}),
         **({"chosen": chosen[0]} if chosen else {}),
     }
+
+
+def describe_views(abouts: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the parameters of the views of all models; those of the same kind with other parameters are numbered."""
+    views: dict[str, dict[str, Any]] = {}
+    for about in abouts:
+        for kind, parameters in about["views"].items():
+            number = 1
+            while views.setdefault(number_view(kind, number), parameters) != parameters:
+                number += 1
+    return views
+
+
+def describe_member_views(names: Sequence[str], abouts: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the view parameters of each model that differ from those of the first model with such a view, as text."""
+    first: dict[str, dict[str, Any]] = {}
+    texts = []
+    for name, about in zip(names, abouts, strict=True):
+        if about["parameters"].get("member_views"):
+            continue  # a combination whose members have views of their own
+        for kind, parameters in about["views"].items():
+            shared = first.setdefault(kind, parameters)
+            changed = {key: value for key, value in parameters.items() if shared.get(key) != value}
+            texts += [f"{name}.{key}={format_json_value(value)}" for key, value in changed.items()]
+    return sorted(texts)
+
+
+def format_json_value(value: Any) -> str:
+    return format_cli_value(tuple(value) if isinstance(value, list) else value)
 
 
 def describe_combined_scores(n_valid: int | None) -> dict[str, Any]:

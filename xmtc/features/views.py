@@ -30,7 +30,7 @@ VIEWS = {
 }
 VIEW_REGISTRY = Registry("view", View, VIEWS, group="xmtc.views", hint="`xmtc.features.VIEWS`")
 
-VIEW_NUMBER_PATTERN = re.compile(r"-\d+$")
+VIEW_NUMBER_PATTERN = re.compile(r"(-\d+)+$")  # tfidf-2-2 is of a combination of combinations
 
 Views = dict[str, View]
 FittedViews = dict[str, FittedView]
