@@ -19,7 +19,8 @@ LAYERS = [
     {"data", "text", "labels", "vocabulary"},
     {"features", "linear", "nn", "evaluation"},
     {"methods"},
-    {"classifier", "pipeline", "tagger", "model_folder", "parameters", "analyzer_selection", "scores", "explain"},
+    {"classifier", "pipeline", "tagger", "model_folder", "parameters", "analyzer_selection", "scores", "explain"}
+    | {"maintenance"},
     {"analysis", "output", "testing"},
     {"cli", "server", "__main__"},
 ]

@@ -30,6 +30,7 @@ FORM_TYPES = {
     "label-concepts": "xmtc.vocabulary.label_concepts:LabelConcepts",
     "concept-vocabulary": "xmtc.vocabulary.vocabulary:Vocabulary",
     "concept-links": "xmtc.vocabulary.vocabulary:ConceptLinks",
+    "concept-aliases": "xmtc.vocabulary.vocabulary:ConceptAliases",
     "concept-names": "xmtc.vocabulary.vocabulary:ConceptNames",
     "decision": "xmtc.scores.thresholds:LabelSelector",
     # models
@@ -49,6 +50,7 @@ FORM_TYPES = {
     "lexical-model": "xmtc.methods.lexical.model:LexicalModel",
     "calibrated-model": "xmtc.methods.ensemble.calibrated_model:CalibratedModel",
     "adapted-model": "xmtc.methods.ensemble.model:RemappedModel",
+    "merged-label-model": "xmtc.methods.ensemble.merged_labels:MergedLabelModel",
     "combined-model": "xmtc.methods.ensemble.model:CombinedModel",
     # networks
     "trained-network": "xmtc.nn.network:TrainedNetwork",
