@@ -22,9 +22,11 @@ from xmtc.core.dataset import Bag, Dataset, LabelNames, Tokens
 from xmtc.core.method import LabelName, Method
 from xmtc.core.registry import find_package
 from xmtc.core.run import Run, check_run
+from xmtc.core.training_store import TrainingStore, renumber_columns
 from xmtc.data.batch import DocumentBatch
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
+from xmtc.data.identity import IdentityCollector
 from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
 from xmtc.features import FEATURES, TEXTS, FittedViews, View, Views
@@ -51,6 +53,7 @@ from xmtc.text.analyzers import AUTO
 from xmtc.text.languages import detect_text_language
 from xmtc.text.string_index import StringIndex
 
+MAX_KEPT_BYTES = 200 * 2**20  # training data that a model keeps unless it is told to
 DEFAULT_CALIBRATION, NO_CALIBRATION = Calibration(), Calibration(calibrate=False)
 
 
@@ -107,6 +110,7 @@ class Pipeline:
         *,
         classes: Sequence[str] | None = None,
         weights: np.ndarray | None = None,
+        keep_training: bool | None = False,
     ) -> Tagger:
         """Train a Tagger.
 
@@ -123,6 +127,9 @@ class Pipeline:
         weights : ndarray of shape (n_docs,), optional
             Document weights. Documents of weight 0 are left out, together with labels that no other document has and
             that `classes` does not have.
+        keep_training : bool or None, default=False
+            Whether the Tagger keeps ids, features and labels of the documents, for updates; None keeps them up to
+            MAX_KEPT_BYTES.
 
         Returns
         -------
@@ -133,11 +140,12 @@ class Pipeline:
         read_options = documents.read_options if isinstance(documents, Corpus) else {}
         documents, weights = drop_zero_weights(documents, weights)
         with self._load_method_in_background(documents, run):
-            prepared = self.prepare(documents, run, classes)
+            prepared = self.prepare(documents, run, classes, keep_training is not False)
         if weights is not None:
             prepared = replace(prepared, data=replace(prepared.data, weights=weights))
         valid_data = None if valid is None else prepared.build_labelled_dataset(valid, run)
-        tagger = prepared.train(self.method, valid_data, run, self.calibration)
+        store = prepared.store(keep_training)
+        tagger = replace(prepared.train(self.method, valid_data, run, self.calibration), training=store)
         about = tagger.about | {"reading": read_options} if read_options else tagger.about
         return replace(tagger, history=tuple(history), about=about)
 
@@ -156,13 +164,19 @@ class Pipeline:
             pool.shutdown(wait=False)
 
     def prepare(
-        self, documents: Iterable[Document], run: Run = Run(), classes: Sequence[str] | None = None
+        self,
+        documents: Iterable[Document],
+        run: Run = Run(),
+        classes: Sequence[str] | None = None,
+        should_identify: bool = False,
     ) -> TrainingData:
         """Fit the views on labelled documents and return the method's training data."""
         check_savable(self.method)
         collector = LabelCollector(run)
         documents, names, language = self._collect_label_names(documents, classes)
         stream = collector.collect(self._read_in_batches(documents, run))
+        identities = IdentityCollector() if should_identify else None
+        stream = stream if identities is None else identities.collect(stream)
         fitted, data, choice = self._fit_views(
             stream, documents, collector, [name.text for name in names], language, run
         )
@@ -179,6 +193,7 @@ class Pipeline:
             data=replace(data, Y=collector.to_matrix(labels), names=build_label_names(names, fitted, labels)),
             fingerprint=collector.fingerprint(),
             analyzer_choice=choice,
+            identities=identities,
         )
 
     def _fit_views(
@@ -268,6 +283,27 @@ class TrainingData:
     data: Dataset
     fingerprint: str  # of the documents
     analyzer_choice: AnalyzerChoice | None = None  # for analyzer=auto
+    identities: IdentityCollector | None = None  # of the documents
+
+    def store(self, keep: bool | None) -> TrainingStore | None:
+        """Return the documents for later updates; None if they are not kept."""
+        if keep is False or self.identities is None:
+            return None
+        assert self.data.Y is not None
+        Y = renumber_columns(self.data.Y, self.class_ids, len(self.classes))
+        data = self.data.copy_with(Y=Y)
+        training = TrainingStore.from_dataset(data, self.identities.ids, self.identities.hashes)
+        is_kept, size = keep or training.n_bytes <= MAX_KEPT_BYTES, training.n_bytes / 2**20
+        how = "keeps" if is_kept else "does not keep"
+        logging.getLogger("xmtc.kept_training").info(
+            "The model %s ids, features and labels of its documents for updates (%.1f MiB).", how, size
+        )
+        return training if is_kept else None
+
+    @property
+    def class_ids(self) -> np.ndarray:
+        """Number among the classes of each label that the method learns."""
+        return self.classes.find_packed(self.labels.text, self.labels.ends)
 
     def train(
         self,
@@ -283,7 +319,7 @@ class TrainingData:
         finally:
             run.checkpoint.release()
         assert self.data.Y is not None
-        class_ids = self.classes.find_packed(self.labels.text, self.labels.ends)
+        class_ids = self.class_ids
         frequencies = np.zeros(len(self.classes), np.int64)
         frequencies[class_ids] = np.bincount(self.data.Y.indices, minlength=len(self.labels))
         model = fitted.model
@@ -344,6 +380,8 @@ def train(
     method: Method | str = "parabel",
     valid: Iterable[Document] | None = None,
     run: Run = Run(),
+    *,
+    keep_training: bool | None = False,
     **parameters: Any,
 ) -> Tagger:
     """Train a Tagger from labelled documents.
@@ -358,6 +396,9 @@ def train(
         Validation documents for early stopping and calibration.
     run : Run
         Threads, device, progress output and checkpoint.
+    keep_training : bool or None, default=False
+        Whether the Tagger keeps ids, features and labels of the documents, for updates; None keeps them up to
+        MAX_KEPT_BYTES.
     **parameters
         Hyper-parameters of the method, of its views and of the calibration.
 
@@ -384,7 +425,8 @@ def train(
     else:
         first, documents = peek_first_document(documents)
         content = TEXTS if first.features is None else FEATURES
-    return Pipeline.from_parameters(method, content, parameters).fit(documents, valid, run)
+    pipeline = Pipeline.from_parameters(method, content, parameters)
+    return pipeline.fit(documents, valid, run, keep_training=keep_training)
 
 
 def peek_first_document(documents: Iterable[Document]) -> tuple[Document, Iterator[Document]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xmtc.cli.help import PERFORMANCE
+from xmtc.cli.history import get_command_entry
 from xmtc.cli.options import (
     ClusterOption,
     CorpusOptions,
@@ -59,6 +60,14 @@ def train(
         ),
     ] = None,
     language: LanguageOption = None,
+    keep_training: Annotated[
+        bool | None,
+        typer.Option(
+            help="Whether the model keeps ids, features and labels of its documents for `xmtc update`; by default up "
+            "to 200 MiB.",
+            show_default=False,
+        ),
+    ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Checkpoint directory; an interrupted training resumes from it."),
@@ -104,7 +113,7 @@ def train(
     parts: list[Convergence] = []
     run = replace(run, callbacks=(*run.callback_tuple, partial(collect_convergence, parts)))
     with report_checkpoint_on_interrupt(run.checkpoint):
-        tagger = pipeline.fit(source, valid_source, run)
+        tagger = pipeline.fit(source, valid_source, run, keep_training=keep_training)
     if not is_first_process():  # of the processes that torchrun starts, the first saves the model
         return
     if vocabulary is not None:
@@ -112,6 +121,7 @@ def train(
         report_problems(tagger)
     if warning := merge_convergence(parts).warning:
         echo(f"Warning: {warning}", err=True)
+    tagger = replace(tagger, history=(*tagger.history, get_command_entry()))
     save_model(tagger, output, run.checkpoint)
     run.checkpoint.remove()
     report_rejects(source)

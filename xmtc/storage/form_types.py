@@ -26,6 +26,10 @@ FORM_TYPES = {
     "label-name-view": "xmtc.features.names:FittedNames",
     "column-view": "xmtc.features.columns:FittedColumns",
     "occurring-column-view": "xmtc.features.columns:OccurringColumns",
+    # training data
+    "training-store": "xmtc.core.training_store:TrainingStore",
+    "stored-bag": "xmtc.core.training_store:StoredBag",
+    "stored-tokens": "xmtc.core.training_store:StoredTokens",
     # labels
     "label-concepts": "xmtc.vocabulary.label_concepts:LabelConcepts",
     "concept-vocabulary": "xmtc.vocabulary.vocabulary:Vocabulary",
