@@ -64,6 +64,7 @@ class TrainingStore(Form):
     rejected_ends: np.ndarray = array(np.int64)  # (n_docs + 1,)
     rejected: np.ndarray = array(np.int32)  # labels that a person has rejected
     weights: np.ndarray = array(np.float32)  # (n_docs,), or (0,) if all documents count alike
+    pending: np.ndarray = array(np.float32)  # `ModelUpdate.pending` of the last update, or (0,) after a training
 
     @classmethod
     def from_dataset(
@@ -73,6 +74,7 @@ class TrainingStore(Form):
         hashes: Sequence[int] | np.ndarray,
         rejected: csr_array | None = None,
         n_changed: int = 0,
+        pending: np.ndarray | None = None,
     ) -> TrainingStore:
         """Store documents with their labels."""
         assert data.Y is not None
@@ -91,6 +93,7 @@ class TrainingStore(Form):
             rejected_ends=negatives.indptr.astype(np.int64),
             rejected=negatives.indices.astype(np.int32),
             weights=np.zeros(0, np.float32) if data.weights is None else data.weights,
+            pending=np.zeros(0, np.float32) if pending is None else pending,
         )
 
     @property

@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from xmtc import model_folder
 from xmtc.core.dataset import Dataset
+from xmtc.core.dataset_change import DatasetChange
 from xmtc.core.method import Method, Model
 from xmtc.core.predictions import NO_LABEL
 from xmtc.core.run import Run, check_run
@@ -31,8 +32,9 @@ from xmtc.maintenance.document_changes import (
     merge_documents,
     transform_changes,
 )
-from xmtc.methods.ensemble.calibrated_model import CalibratedModel, build_calibrated_model
-from xmtc.methods.ensemble.model import remap_labels
+from xmtc.methods.ensemble.calibrated_model import CalibratedModel, build_calibrated_model, strip_calibration
+from xmtc.methods.ensemble.merged_labels import MergedLabelModel
+from xmtc.methods.ensemble.model import RemappedModel, remap_labels
 from xmtc.parameters import method_from_json
 from xmtc.scores import LabelSelector
 from xmtc.scores.calibration import fit_calibrated
@@ -42,7 +44,7 @@ from xmtc.text.string_index import StringIndex
 from xmtc.vocabulary.label_concepts import LabelConcepts
 from xmtc.vocabulary.label_filters import FILE_ENTRY, select_allowed_labels
 
-
+MAX_CHANGED_SHARE = 0.5  # of the documents that have changed since the last training of all classifiers
 NO_TARGET = {"kind": LISTS, "numbers": False}  # form of labels that are lists of names
 
 
@@ -131,11 +133,16 @@ def update_tagger(
     plan = plan_labels(tagger, changes, removed)
     merged = merge_documents(store, store.to_dataset(), changes, changed, forgotten, plan.targets, plan.labels)
     plan, merged = drop_empty_labels(tagger, plan, merged)
-    model, description, scores = train_model(tagger, method, merged, rebuild, run)
-    n_changed = 0 if rebuild else store.n_changed + len(changes) + len(forgotten)
-    updated = rename_parts(tagger, plan, merged, model, n_changed if keep_training else None)
+    n_changed = store.n_changed + len(changes) + len(forgotten)
+    should_warm_start = not (rebuild or len(forgotten) or n_changed > MAX_CHANGED_SHARE * merged.data.n_docs)
+    trained = train_model(tagger, method, merged, plan if should_warm_start else None, rebuild, run)
+    updated = rename_parts(tagger, plan, merged, trained.model)
+    if keep_training:
+        n_changed = n_changed if trained.is_warm_start else 0
+        kept = merged.data, merged.ids, merged.hashes, merged.rejected
+        updated = replace(updated, training=TrainingStore.from_dataset(*kept, n_changed, trained.pending))
     about = updated.about | {"data": chain_fingerprints(tagger, changes, changed, forgotten, plan)}
-    about |= {} if scores is None else {"scores": scores}
+    about |= {} if trained.scores is None else {"scores": trained.scores}
     kept_rows = [change for change in changes if change.row not in changes_to_forget]
     report = UpdateReport(
         n_new=sum(change.row == NEW_ROW for change in kept_rows),
@@ -144,7 +151,7 @@ def update_tagger(
         n_docs=merged.data.n_docs,
         new_labels=tuple(sorted(set(plan.labels) - set(tagger.labels.words()))),
         removed_labels=tuple(sorted(set(tagger.labels.words()) - set(plan.labels))),
-        training=description,
+        training=trained.description,
     )
     return UpdatedTagger(replace(updated, about=about), report)
 
@@ -217,31 +224,71 @@ def drop_empty_labels(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments) 
     return smaller, merged._replace(data=data, rejected=merged.rejected[:, columns])
 
 
+class TrainedUpdate(NamedTuple):
+    """Model after an update."""
+
+    model: Model
+    description: str  # a sentence about the training
+    scores: dict[str, Any] | None = None  # entry of about.json, if it changes
+    is_warm_start: bool = False
+    pending: np.ndarray | None = None  # `ModelUpdate.pending`
+
+
 def train_model(
-    tagger: Tagger, method: Method, merged: MergedDocuments, rebuild: bool, run: Run
-) -> tuple[Model, str, dict[str, Any] | None]:
-    """Return the model after an update, a sentence about its training, and the entry `scores` of about.json if it
-    changes."""
+    tagger: Tagger, method: Method, merged: MergedDocuments, plan: LabelPlan | None, rebuild: bool, run: Run
+) -> TrainedUpdate:
+    """Train the model after an update; with a `plan`, only what the update affects if the method can."""
     data = merged.data
     assert data.Y is not None
     columns = np.flatnonzero(np.bincount(data.Y.indices, minlength=data.n_labels))
     own = data if len(columns) == data.n_labels else data.select_label_columns(columns)
-    curve = find_calibrated(tagger.model)
-    should_calibrate = tagger.about.get("calibrate", True)
-    scores = None
+    curve, should_calibrate = find_calibrated(tagger.model), tagger.about.get("calibrate", True)
+
+    def finish(model: Model) -> Model:
+        if len(columns) < data.n_labels:
+            model = remap_labels(model, columns.astype(np.int32), data.n_labels)
+        is_calibrated = curve is None or isinstance(model, CalibratedModel)
+        return model if is_calibrated else build_calibrated_model(model, curve.scores, curve.probabilities)
+
     if rebuild or (curve is None and should_calibrate and not method.has_own_calibration):
         fitted = fit_calibrated(method, own, None, run, should_calibrate)
-        model, scores = fitted.apply_to(fitted.model), fitted.as_json()
-        sentence = f"Trained again on all documents; {fitted.reason}."
-    else:
-        model = method.fit(own, None, run)
-        sentence = "Trained again on the stored documents."
-        if curve is not None and not isinstance(model, CalibratedModel):
-            model = build_calibrated_model(model, curve.scores, curve.probabilities)
-            sentence += " The calibration is that of the model before."
-    if len(columns) < data.n_labels:
-        model = remap_labels(model, columns.astype(np.int32), data.n_labels)
-    return model, sentence, scores
+        curve = fitted.apply_to(fitted.model) if fitted.curve is not None else None  # type: ignore[assignment]
+        description = f"Trained again on all documents; {fitted.reason}."
+        return TrainedUpdate(finish(fitted.model), description, fitted.as_json())
+    sentence = "" if curve is None else " The calibration is that of the model before."
+    if plan is not None:
+        change = describe_change(tagger, merged, plan, own, columns)
+        updated = None if change is None else method.update(change[0], change[1], run)
+        if updated is not None:
+            share = updated.n_trained / max(1, updated.n_classifiers)
+            how = f"{updated.n_trained:,} of {updated.n_classifiers:,} classifiers ({share:.0%}) were trained again."
+            return TrainedUpdate(finish(updated.model), how + sentence, None, True, updated.pending)
+    return TrainedUpdate(finish(method.fit(own, None, run)), f"Trained again on the stored documents.{sentence}")
+
+
+def describe_change(
+    tagger: Tagger, merged: MergedDocuments, plan: LabelPlan, own: Dataset, columns: np.ndarray
+) -> tuple[Model, DatasetChange] | None:
+    """Return the trained model inside calibration and renumbering, and the change of its training data; None if labels
+    have been merged since its training."""
+    assert tagger.training is not None
+    model, numbers = strip_calibration(tagger.model), np.arange(len(tagger.labels))
+    if isinstance(model, RemappedModel):
+        model, numbers = model.model, model.numbers
+    if isinstance(model, MergedLabelModel) or model.n_labels != len(numbers):
+        return None
+    stored = tagger.training.to_dataset()
+    old = stored if len(numbers) == stored.n_labels else stored.select_label_columns(numbers)
+    places = np.full(len(plan.labels) + 1, NO_LABEL, np.int32)
+    places[columns] = np.arange(len(columns))
+    return model, DatasetChange(
+        old=old,
+        new=own,
+        rejected=merged.rejected[:, columns],
+        stored_rows=merged.stored_rows,
+        targets=places[plan.targets[numbers]],
+        pending=tagger.training.pending,
+    )
 
 
 def find_calibrated(model: Model) -> CalibratedModel | None:
@@ -254,10 +301,8 @@ def find_calibrated(model: Model) -> CalibratedModel | None:
     return model
 
 
-def rename_parts(
-    tagger: Tagger, plan: LabelPlan, merged: MergedDocuments, model: Model, n_changed: int | None
-) -> Tagger:
-    """Return a Tagger with the labels and documents after an update; `n_changed` None keeps no documents."""
+def rename_parts(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments, model: Model) -> Tagger:
+    """Return a Tagger with the labels and the model after an update, without training documents."""
     data, index = merged.data, StringIndex.from_strings(plan.labels)
     assert data.Y is not None
     about = {name: value for name, value in tagger.about.items() if name != "decision"}
@@ -266,9 +311,6 @@ def rename_parts(
     if concepts is not None:
         concepts = LabelConcepts.from_labels(concepts.vocabulary, plan.labels, concepts.language or None)
         about["vocabulary"] = concepts.about()
-    store = None
-    if n_changed is not None:
-        store = TrainingStore.from_dataset(data, merged.ids, merged.hashes, merged.rejected, n_changed)
     renamed = replace(
         tagger,
         labels=index,
@@ -278,7 +320,7 @@ def rename_parts(
         concepts=concepts,
         allowed=None if tagger.allowed is None else extend_filter(tagger, plan, index, concepts),
         decision=None,
-        training=store,
+        training=None,
     )
     if tagger.decision is None:
         return renamed
