@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from xmtc import Run, open_corpus, train
@@ -25,7 +26,7 @@ def measure(function, *arguments, **options):
 def replay(documents, test, method, bounds, run):
     """Yield a row of figures for each step; `bounds` are the numbers of documents after each."""
     updated = train(documents[: bounds[0]], method, run=run, keep_training=True)
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in pairwise(bounds):
         result, update_seconds = measure(update_tagger, updated, documents[begin:end], run=run)
         updated = result.tagger
         full, full_seconds = measure(train, documents[:end], method, run=run, keep_training=True)

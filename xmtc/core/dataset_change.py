@@ -25,6 +25,7 @@ class DatasetChange:
     rejected: csr_array  # (n_docs, n_labels), ones at labels of new documents that a person has rejected
     stored_rows: np.ndarray  # (n_docs,), the same document in `old`, or NO_ROW
     targets: np.ndarray  # (n_old_labels,), new number of each old label, or NO_LABEL
+    columns: np.ndarray  # number of each old column of the only bag in the new one; the old documents have the new ones
     pending: np.ndarray  # (n_classifiers,) float32, `ModelUpdate.pending` of the update before; empty after a training
 
     @cached_property

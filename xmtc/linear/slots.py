@@ -81,35 +81,35 @@ class TreeSlots:
         return as_binary(csr_array(members @ below + roots))
 
 
-def unpack_weights(tree: LinearTree, n_features: int) -> csr_array:
-    """Return the weights of all slots, shape (n_slots, n_features)."""
-    cell_chunks = np.repeat(np.arange(tree.n_chunks), np.diff(tree.places))
+def unpack_weights(tree: LinearTree, n_features: int, columns: np.ndarray) -> csr_array:
+    """Return the weights of all slots, shape (n_slots, n_features), with the new number of each feature."""
     starts = tree.table[:, 1].astype(np.int64)
     lengths = np.append(np.diff(starts), 0)
     lengths[tree.places[1:] - 1] = 0  # the last cell of a chunk has no row
     cells = np.flatnonzero(lengths)
-    lengths, chunks = lengths[cells], cell_chunks[cells]
-    first, widths = tree.firsts[chunks] + starts[cells], np.diff(tree.slots)[chunks]
-    features = tree.table[cells, 0].astype(np.int64)
-    parts = []
-    for is_dense in (True, False):
-        chosen = np.flatnonzero((lengths == widths) == is_dense)
-        step = 1 if is_dense else 2
-        counts = lengths[chosen] // step
-        row = np.repeat(chosen, counts)
-        offset = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-        at = first[row] + step * offset
-        slot = tree.slots[chunks[row]] + (offset if is_dense else tree.entries[at])
-        values = tree.entries[at + (0 if is_dense else 1)] * tree.scale[chunks[row]]
-        parts.append((values.astype(np.float32), slot, features[row]))
-    values, slots, columns = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    cells = cells[np.argsort(columns[tree.table[cells, 0]], kind="stable")]  # by feature, then by chunk
+    lengths, chunks = lengths[cells], np.searchsorted(tree.places, cells, side="right") - 1
+    is_dense = lengths == np.diff(tree.slots)[chunks]
+    counts = np.where(is_dense, lengths, lengths // 2)
+    row = np.repeat(np.arange(len(cells)), counts)
+    offset = np.arange(len(row)) - (np.cumsum(counts) - counts)[row]
+    at = (tree.firsts[chunks] + starts[cells])[row] + np.where(is_dense[row], offset, 2 * offset)
+    slots = tree.slots[chunks][row] + np.where(is_dense[row], offset, tree.entries[at])
+    values = (tree.entries[at + ~is_dense[row]] * tree.scale[chunks][row]).astype(np.float32)
     used = np.flatnonzero(values)
-    shape = len(tree.bias), n_features
-    return csr_array((values[used], (slots[used], columns[used])), shape=shape)
+    features = columns[tree.table[cells, 0]][row[used]]
+    ends = np.concatenate([[0], np.cumsum(np.bincount(features, minlength=n_features))])
+    by_feature = csr_array((values[used], slots[used], ends), shape=(n_features, len(tree.bias)))
+    return csr_array(by_feature.T)
 
 
 def replace_weights(
-    tree: LinearTree, slots: TreeSlots, weights: csr_array, bias: np.ndarray, is_trained: np.ndarray
+    tree: LinearTree,
+    slots: TreeSlots,
+    weights: csr_array,
+    bias: np.ndarray,
+    is_trained: np.ndarray,
+    has_same_features: bool,
 ) -> LinearTree:
     """Return a tree with new weights of some slots; chunks without a change are copied.
 
@@ -125,6 +125,8 @@ def replace_weights(
         Biases of the new slots.
     is_trained : ndarray of bool, shape (n_slots,)
         Whether the weights of a slot have changed.
+    has_same_features : bool
+        Whether the features have the numbers of before.
     """
     packer, ends = ChunkPacker(), np.searchsorted(slots.chunks, np.arange(tree.n_chunks + 1))
     for chunk in range(tree.n_chunks):
@@ -136,7 +138,7 @@ def replace_weights(
         else:
             above, leads = tree.above[before], tree.leads[before]
         is_same = np.array_equal(slots.origins[own], np.arange(before.start, before.stop))
-        if is_same and not is_trained[own].any():
+        if has_same_features and is_same and not is_trained[own].any():
             packed = PackedWeights(
                 tree.bias[before],
                 tree.scale[chunk],

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, vstack
@@ -46,6 +47,8 @@ class UpdatedTree:
 
 def find_nearest_labels(data: Dataset, new_labels: np.ndarray, run: Run) -> np.ndarray:
     """Return the label with the most similar documents for each new label, among the others."""
+    if not len(new_labels):
+        return new_labels
     vectors = LabelVectors.from_documents(data, run).matrix
     is_new = np.zeros(vectors.shape[0], bool)
     is_new[new_labels] = True
@@ -54,17 +57,15 @@ def find_nearest_labels(data: Dataset, new_labels: np.ndarray, run: Run) -> np.n
     return others[similarity.argmax(axis=1)]
 
 
-def place_labels(slots: TreeSlots, change: DatasetChange, run: Run) -> TreeSlots:
+def place_labels(
+    slots: TreeSlots, change: DatasetChange, new_labels: np.ndarray, nearest_labels: np.ndarray
+) -> TreeSlots:
     """Return the slots with the labels after a change; new labels are beside their nearest labels."""
-    new_labels = np.setdiff1d(np.arange(change.new.n_labels), change.targets)
     chunk_of_label = np.zeros(change.new.n_labels, np.int64)
     is_label = slots.labels != NO_LABEL
     numbers = change.targets[slots.labels[is_label]]
     chunk_of_label[numbers[numbers != NO_LABEL]] = slots.chunks[is_label][numbers != NO_LABEL]
-    chunks = np.zeros(0, np.int64)
-    if len(new_labels):
-        chunks = chunk_of_label[find_nearest_labels(change.new, new_labels, run)]
-    return slots.with_labels(change.targets, new_labels, chunks)
+    return slots.with_labels(change.targets, new_labels, chunk_of_label[nearest_labels])
 
 
 def has_drifted(slots: TreeSlots, before: TreeSlots, max_leaf: int) -> bool:
@@ -97,23 +98,33 @@ def sum_losses(
     return total
 
 
+class UpdateData(NamedTuple):
+    """Documents after a change in random order, and new labels with their nearest labels."""
+
+    data: Dataset
+    rejected: csr_array
+    new_labels: np.ndarray
+    nearest_labels: np.ndarray
+
+
 def update_tree(
-    trainer: TreeTrainer, tree: LinearTree, data: Dataset, rejected: csr_array, change: DatasetChange,
-    pending: np.ndarray, run: Run, max_leaf: int,
+    trainer: TreeTrainer, tree: LinearTree, update: UpdateData, change: DatasetChange, pending: np.ndarray, run: Run,
+    max_leaf: int,
 ) -> UpdatedTree | None:  # fmt: skip
     """Train the classifiers of a tree that a change affects; return None if the tree is not suitable any more.
 
-    `data` and `rejected` are the new documents in random order; `pending` is the summed loss of earlier changes, shape
-    (n_slots,).
+    `pending` is the summed loss of earlier changes, shape (n_slots,).
     """
     before = TreeSlots.from_tree(tree)
-    slots = place_labels(before, change, run)
+    slots = place_labels(before, change, update.new_labels, update.nearest_labels)
     if has_drifted(slots, before, max_leaf):
         return None
-    X, Y, old_X = change.new.X, change.new.Y, change.old.X
+    X, Y, data = change.new.X, change.new.Y, update.data
     assert Y is not None
     is_old = slots.origins >= 0
-    weights = csr_array(vstack([unpack_weights(tree, X.shape[1]), csr_array((1, X.shape[1]), dtype=np.float32)]))
+    weights = csr_array(
+        vstack([unpack_weights(tree, X.shape[1], change.columns), csr_array((1, X.shape[1]), dtype=np.float32)])
+    )
     weights = weights[slots.origins]  # a new slot has the weights of the last row, zeros
     bias = np.where(is_old, np.append(tree.bias, 0)[slots.origins], 0).astype(np.float32)
     loss = np.where(is_old, np.append(pending, 0)[slots.origins], np.inf)
@@ -122,10 +133,10 @@ def update_tree(
     none = csr_array((len(removed), Y.shape[1]), dtype=np.float32)
     for documents in (
         (X[added], Y[added], change.rejected[added]),
-        (widen(old_X[removed], X.shape[1]), change.old_labels[removed], none),
+        (change.old.X[removed], change.old_labels[removed], none),
     ):
         loss += sum_losses(slots, weights, bias, documents, is_logistic)
-    members, reached = slots.memberships(data.Y), slots.memberships(csr_array(data.Y + rejected))
+    members, reached = slots.memberships(data.Y), slots.memberships(csr_array(data.Y + update.rejected))
     n_positive = np.bincount(members.indices, minlength=slots.n_slots)
     is_trained = loss > np.maximum(MIN_PENDING_LOSS, MAX_PENDING_SHARE * n_positive)
     is_trained |= mark_changed_labels(slots, change)
@@ -135,7 +146,8 @@ def update_tree(
     bias[newly_alone] = CERTAIN_MARGINS[trainer.solver.loss]
     kept = mask_rows(weights, ~(is_trained | newly_alone))
     weights, bias = train_slots(trainer, slots, data, (members, reached), is_trained, (kept, bias), run)
-    updated = replace_weights(tree, slots, weights, bias, is_trained | newly_alone)
+    has_same_features = np.array_equal(change.columns, np.arange(len(change.columns)))
+    updated = replace_weights(tree, slots, weights, bias, is_trained | newly_alone, has_same_features)
     return UpdatedTree(updated, int(is_trained.sum()), np.where(is_trained | is_alone, 0, loss).astype(np.float32))
 
 
@@ -146,11 +158,6 @@ def mask_rows(matrix: csr_array, is_kept: np.ndarray) -> csr_array:
     )
     masked.eliminate_zeros()
     return masked
-
-
-def widen(matrix: csr_array, n_columns: int) -> csr_array:
-    """Return the matrix with further columns, which are empty."""
-    return csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], n_columns))
 
 
 def mark_changed_labels(slots: TreeSlots, change: DatasetChange) -> np.ndarray:
@@ -220,13 +227,19 @@ def update_trees(
     trainer: TreeTrainer, trees: tuple[LinearTree, ...], change: DatasetChange, run: Run, max_leaf: int
 ) -> list[UpdatedTree] | None:
     """Update all trees of a model; return None if one of them is not suitable any more."""
-    data = shuffle_documents(change.new, trainer.solver.seed, run)
-    rejected = change.rejected[make_random_order(data.n_docs, trainer.solver.seed)]
+    new_labels = np.setdiff1d(np.arange(change.new.n_labels), change.targets)
+    order = make_random_order(change.new.n_docs, trainer.solver.seed)
+    update = UpdateData(
+        shuffle_documents(change.new, trainer.solver.seed, run),
+        change.rejected[order],
+        new_labels,
+        find_nearest_labels(change.new, new_labels, run),
+    )
     updated, begin = [], 0
     for tree in trees:
         end = begin + len(tree.bias)
         pending = change.pending[begin:end] if len(change.pending) else np.zeros(len(tree.bias), np.float32)
-        result = update_tree(trainer, tree, data, rejected, change, pending, run, max_leaf)
+        result = update_tree(trainer, tree, update, change, pending, run, max_leaf)
         if result is None:
             return None
         updated.append(result)

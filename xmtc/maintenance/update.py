@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xmtc import model_folder
-from xmtc.core.dataset import Dataset
+from xmtc.core.dataset import Bag, Dataset
 from xmtc.core.dataset_change import DatasetChange
 from xmtc.core.method import Method, Model
 from xmtc.core.predictions import NO_LABEL
@@ -22,6 +22,8 @@ from xmtc.core.training_store import TrainingStore
 from xmtc.data.document import Document
 from xmtc.data.in_memory import LISTS
 from xmtc.errors import XmtcError
+from xmtc.features import FittedViews
+from xmtc.features.tfidf_growth import grow_view, refit_view, spread_columns
 from xmtc.maintenance.document_changes import (
     NEW_ROW,
     ChangedDocument,
@@ -37,13 +39,14 @@ from xmtc.methods.ensemble.merged_labels import MergedLabelModel
 from xmtc.methods.ensemble.model import RemappedModel, remap_labels
 from xmtc.parameters import method_from_json
 from xmtc.scores import LabelSelector
-from xmtc.scores.calibration import fit_calibrated
+from xmtc.scores.calibration import count_trainings, fit_calibrated
 from xmtc.scores.thresholds import SCOPE_LABEL
 from xmtc.tagger import Tagger
 from xmtc.text.string_index import StringIndex
 from xmtc.vocabulary.label_concepts import LabelConcepts
 from xmtc.vocabulary.label_filters import FILE_ENTRY, select_allowed_labels
 
+MAX_WARM_SHARE = 0.05  # of the documents, up to which an update trains only some classifiers (docs/how-to/update.md)
 MAX_CHANGED_SHARE = 0.5  # of the documents that have changed since the last training of all classifiers
 NO_TARGET = {"kind": LISTS, "numbers": False}  # form of labels that are lists of names
 
@@ -128,15 +131,18 @@ def update_tagger(
     removed = [tagger.labels[number] for number in map(tagger.find_label, remove_labels)]
     if not (changes or len(forgotten) or removed or rebuild):
         raise XmtcError("There is nothing to update: give documents, feedback, ids to forget or labels to remove.")
-    changed = transform_changes(tagger.views, changes, run)
+    grown = grow_features(tagger, store.to_dataset(), changes)
+    changed = transform_changes(grown.views, changes, run)
     changes_to_forget = set(forgotten.tolist())
     plan = plan_labels(tagger, changes, removed)
-    merged = merge_documents(store, store.to_dataset(), changes, changed, forgotten, plan.targets, plan.labels)
+    merged = merge_documents(store, grown.stored, changes, changed, forgotten, plan.targets, plan.labels)
     plan, merged = drop_empty_labels(tagger, plan, merged)
     n_changed = store.n_changed + len(changes) + len(forgotten)
-    should_warm_start = not (rebuild or len(forgotten) or n_changed > MAX_CHANGED_SHARE * merged.data.n_docs)
-    trained = train_model(tagger, method, merged, plan if should_warm_start else None, rebuild, run)
-    updated = rename_parts(tagger, plan, merged, trained.model)
+    is_small = len(changes) <= MAX_WARM_SHARE * store.n_docs and n_changed <= MAX_CHANGED_SHARE * store.n_docs
+    should_warm_start = is_small and not rebuild and not len(forgotten)
+    trained = train_model(tagger, method, merged, grown, plan if should_warm_start else None, rebuild, run)
+    merged = merged._replace(data=trained.data)
+    updated = rename_parts(replace(tagger, views=trained.views), plan, merged, trained.model)
     if keep_training:
         n_changed = n_changed if trained.is_warm_start else 0
         kept = merged.data, merged.ids, merged.hashes, merged.rejected
@@ -224,10 +230,43 @@ def drop_empty_labels(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments) 
     return smaller, merged._replace(data=data, rejected=merged.rejected[:, columns])
 
 
+class GrownFeatures(NamedTuple):
+    """Views with the words of changed documents, and the stored documents in them."""
+
+    views: FittedViews
+    stored: Dataset
+    columns: np.ndarray  # new number of each old column of the only bag
+
+
+def grow_features(tagger: Tagger, stored: Dataset, changes: Sequence[ChangedDocument]) -> GrownFeatures:
+    """Add the words of changed documents to the views."""
+    texts = [change.document.text for change in changes if change.document.features is None]
+    n_docs = stored.n_docs + sum(change.row == NEW_ROW for change in changes)
+    views, data, columns = dict(tagger.views), dict(stored.views), np.arange(0)
+    for name, view in tagger.views.items():
+        bag = stored.views[name]
+        if isinstance(bag, Bag):
+            views[name], columns = grow_view(view, texts, n_docs)
+            data[name] = spread_columns(bag, columns, views[name].size)
+    return GrownFeatures(views, stored.copy_with(views=data), columns)
+
+
+def refit_features(views: FittedViews, data: Dataset) -> tuple[FittedViews, Dataset]:
+    """Weigh the words of all documents anew."""
+    fitted, documents = dict(views), dict(data.views)
+    for name, view in views.items():
+        bag = data.views[name]
+        if isinstance(bag, Bag):
+            fitted[name], documents[name] = refit_view(view, bag)
+    return fitted, data.copy_with(views=documents)
+
+
 class TrainedUpdate(NamedTuple):
-    """Model after an update."""
+    """Model after an update, with its views and documents."""
 
     model: Model
+    views: FittedViews
+    data: Dataset
     description: str  # a sentence about the training
     scores: dict[str, Any] | None = None  # entry of about.json, if it changes
     is_warm_start: bool = False
@@ -235,39 +274,48 @@ class TrainedUpdate(NamedTuple):
 
 
 def train_model(
-    tagger: Tagger, method: Method, merged: MergedDocuments, plan: LabelPlan | None, rebuild: bool, run: Run
+    tagger: Tagger,
+    method: Method,
+    merged: MergedDocuments,
+    grown: GrownFeatures,
+    plan: LabelPlan | None,
+    rebuild: bool,
+    run: Run,
 ) -> TrainedUpdate:
     """Train the model after an update; with a `plan`, only what the update affects if the method can."""
-    data = merged.data
+    data, views = merged.data, grown.views
     assert data.Y is not None
     columns = np.flatnonzero(np.bincount(data.Y.indices, minlength=data.n_labels))
-    own = data if len(columns) == data.n_labels else data.select_label_columns(columns)
     curve, should_calibrate = find_calibrated(tagger.model), tagger.about.get("calibrate", True)
+    sentence = "" if curve is None else " The calibration is that of the model before."
+    needs_curve = curve is None and should_calibrate and count_trainings(method, data.n_docs) > 1
 
     def finish(model: Model) -> Model:
-        if len(columns) < data.n_labels:
-            model = remap_labels(model, columns.astype(np.int32), data.n_labels)
+        model = model if len(columns) == data.n_labels else remap_labels(model, columns.astype(np.int32), data.n_labels)
         is_calibrated = curve is None or isinstance(model, CalibratedModel)
         return model if is_calibrated else build_calibrated_model(model, curve.scores, curve.probabilities)
 
-    if rebuild or (curve is None and should_calibrate and not method.has_own_calibration):
-        fitted = fit_calibrated(method, own, None, run, should_calibrate)
-        curve = fitted.apply_to(fitted.model) if fitted.curve is not None else None  # type: ignore[assignment]
-        description = f"Trained again on all documents; {fitted.reason}."
-        return TrainedUpdate(finish(fitted.model), description, fitted.as_json())
-    sentence = "" if curve is None else " The calibration is that of the model before."
-    if plan is not None:
-        change = describe_change(tagger, merged, plan, own, columns)
+    if plan is not None and not needs_curve:
+        change = describe_change(tagger, merged, grown, plan, columns)
         updated = None if change is None else method.update(change[0], change[1], run)
         if updated is not None:
             share = updated.n_trained / max(1, updated.n_classifiers)
             how = f"{updated.n_trained:,} of {updated.n_classifiers:,} classifiers ({share:.0%}) were trained again."
-            return TrainedUpdate(finish(updated.model), how + sentence, None, True, updated.pending)
-    return TrainedUpdate(finish(method.fit(own, None, run)), f"Trained again on the stored documents.{sentence}")
+            return TrainedUpdate(finish(updated.model), views, data, how + sentence, None, True, updated.pending)
+    views, data = refit_features(views, data)
+    own = data.select_label_columns(columns)
+    if rebuild or needs_curve:
+        fitted = fit_calibrated(method, own, None, run, should_calibrate)
+        calibrated = fitted.apply_to(fitted.model)
+        curve = calibrated if isinstance(calibrated, CalibratedModel) else None
+        description = f"Trained again on all documents; {fitted.reason}."
+        return TrainedUpdate(finish(fitted.model), views, data, description, fitted.as_json())
+    model = finish(method.fit(own, None, run))
+    return TrainedUpdate(model, views, data, f"Trained again on the stored documents.{sentence}")
 
 
 def describe_change(
-    tagger: Tagger, merged: MergedDocuments, plan: LabelPlan, own: Dataset, columns: np.ndarray
+    tagger: Tagger, merged: MergedDocuments, grown: GrownFeatures, plan: LabelPlan, columns: np.ndarray
 ) -> tuple[Model, DatasetChange] | None:
     """Return the trained model inside calibration and renumbering, and the change of its training data; None if labels
     have been merged since its training."""
@@ -277,16 +325,17 @@ def describe_change(
         model, numbers = model.model, model.numbers
     if isinstance(model, MergedLabelModel) or model.n_labels != len(numbers):
         return None
-    stored = tagger.training.to_dataset()
+    stored = grown.stored
     old = stored if len(numbers) == stored.n_labels else stored.select_label_columns(numbers)
     places = np.full(len(plan.labels) + 1, NO_LABEL, np.int32)
     places[columns] = np.arange(len(columns))
     return model, DatasetChange(
         old=old,
-        new=own,
+        new=merged.data.select_label_columns(columns),
         rejected=merged.rejected[:, columns],
         stored_rows=merged.stored_rows,
         targets=places[plan.targets[numbers]],
+        columns=grown.columns,
         pending=tagger.training.pending,
     )
 
