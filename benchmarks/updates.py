@@ -12,7 +12,9 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from xmtc import Run, open_corpus, train
+import numpy as np
+
+from xmtc import Document, Run, open_corpus, train
 from xmtc.maintenance.update import update_tagger
 
 
@@ -42,6 +44,34 @@ def replay(documents, test, method, bounds, run):
         }
 
 
+def measure_new_labels(documents, test, method, n_examples, n_labels, run):
+    """Return how often labels with few examples are among the first five for test documents that have them, after an
+    update and after a new training.
+
+    The labels are drawn at random (seed 0) from those with five training documents and a test document. The first
+    training does not see them; other labels of their documents stay."""
+    with_label: dict[str, list[Document]] = {}
+    for document in documents:
+        for label in document.labels:
+            with_label.setdefault(label, []).append(document)
+    in_test = {label for document in test for label in document.labels}
+    candidates = sorted(label for label, own in with_label.items() if len(own) >= 5 and label in in_test)
+    chosen = set(np.random.default_rng(0).choice(candidates, n_labels, replace=False).tolist())
+    examples = {d.id: d for label in sorted(chosen) for d in with_label[label][:n_examples]}
+    hidden = [d._replace(labels=[label for label in d.labels if label not in chosen]) for d in documents]
+    base = train([d for d in hidden if d.labels], method, run=run, keep_training=True)
+    updated = update_tagger(base, examples.values(), run=run).tagger
+    full = train([d for d in (examples.get(d.id, d) for d in hidden) if d.labels], method, run=run)
+    shares = []
+    for tagger in (updated, full):
+        found = total = 0
+        for document, tags in zip(test, tagger.predict_labels([d.text for d in test], 5, run=run), strict=True):
+            wanted = chosen & set(document.labels)
+            total, found = total + len(wanted), found + len(wanted & {tag.label for tag in tags})
+        shares.append(found / total)
+    return *shares, total
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("corpus", type=Path)
@@ -49,10 +79,16 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--first", type=float, default=0.0, help="share of the documents of the first training")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--new-labels", type=int, default=0, metavar="N", help="measure N labels with few examples")
     options = parser.parse_args()
     run = Run(threads=1, device="cpu")
     documents = sorted(open_corpus(str(options.corpus / "train.jsonl.gz")), key=lambda document: document.id)
     test, n, steps = list(open_corpus(str(options.corpus / "test.jsonl.gz"))), len(documents), options.steps
+    if options.new_labels:
+        for n_examples in (1, 2, 5):
+            result = measure_new_labels(documents, test, options.method, n_examples, options.new_labels, run)
+            print(f"{n_examples} examples: update {result[0]:.1%}, training {result[1]:.1%} of {result[2]} labels")
+        return
     first = options.first or 1 / steps
     n_updates = steps - 1 if not options.first else steps
     bounds = [round(n * (first + i * (1 - first) / n_updates)) for i in range(n_updates + 1)]

@@ -34,7 +34,7 @@ class IdentityCollector:
     def _add_batch(self, batch: DocumentBatch) -> None:
         ids = [None] * len(batch) if batch.ids is None else batch.ids.to_pylist()
         self.ids += ["" if id is None else str(id) for id in ids]
-        content, offsets = memoryview(batch.texts.data), batch.texts.offsets.tolist()
+        content, offsets = batch.texts.data.data, batch.texts.offsets.tolist()
         self.hashes.extend(hash_content(content[offsets[i] : offsets[i + 1]]) for i in range(len(batch)))
 
 

@@ -292,8 +292,9 @@ def train_model(
 
     def finish(model: Model) -> Model:
         model = model if len(columns) == data.n_labels else remap_labels(model, columns.astype(np.int32), data.n_labels)
-        is_calibrated = curve is None or isinstance(model, CalibratedModel)
-        return model if is_calibrated else build_calibrated_model(model, curve.scores, curve.probabilities)
+        if curve is None or isinstance(model, CalibratedModel):
+            return model
+        return build_calibrated_model(model, curve.scores, curve.probabilities)
 
     if plan is not None and not needs_curve:
         change = describe_change(tagger, merged, grown, plan, columns)
@@ -322,7 +323,8 @@ def describe_change(
     assert tagger.training is not None
     model, numbers = strip_calibration(tagger.model), np.arange(len(tagger.labels))
     if isinstance(model, RemappedModel):
-        model, numbers = model.model, model.numbers
+        numbers = model.numbers
+        model = model.model
     if isinstance(model, MergedLabelModel) or model.n_labels != len(numbers):
         return None
     stored = grown.stored

@@ -154,7 +154,8 @@ def read_mapping(path: str) -> dict[str, tuple[str, ...]]:
 
     A row of an undecided split, without `new`, says nothing; other rows without `new` drop the label."""
     lines = [line.decode("utf-8-sig", "replace").rstrip("\r\n") for line in read_lines(path)]
-    delimiter = "\t" if lines and "\t" in lines[0] else max(",;", key=lines[0].count if lines else str.find)
+    first = lines[0] if lines else ""
+    delimiter = "\t" if "\t" in first else ";" if first.count(";") > first.count(",") else ","
     rows = (row for row in csv.reader(lines, delimiter=delimiter) if any(map(str.strip, row)))
     header = [cell.strip().lower() for cell in next(rows, [])]
     if not {"old", "new"} <= set(header):

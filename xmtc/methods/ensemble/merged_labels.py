@@ -36,14 +36,14 @@ class MergedLabelModel(Model):
 
     def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return the explanation of the former label with the highest score."""
-        (former,) = np.nonzero(self.targets == label)
-        if not len(former):
+        former = np.flatnonzero(self.targets == label).tolist()
+        if not former:
             view = next(iter(self.views))
             return Explanation(view, np.zeros(0, np.int32), np.zeros(0, np.float32))
         if len(former) > 1:
             best = self.model.predict(document, min(MAX_EXTRA_LABELS, self.model.n_labels), Run(threads=1)).labels[0]
-            former = [number for number in best.tolist() if number in set(former.tolist())] or former
-        return self.model.explain(document, int(former[0]))
+            former = [number for number in best.tolist() if number in former] or former
+        return self.model.explain(document, former[0])
 
     def to_exhaustive(self) -> MergedLabelModel:
         exhaustive = self.model.to_exhaustive()
