@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array, issparse
@@ -50,6 +50,7 @@ from xmtc.evaluation import DEFAULT_METRICS
 from xmtc.explain.highlights import Highlight
 from xmtc.features import FEATURES, TEXTS
 from xmtc.hub import HUB_PREFIX, cache_model, push_model, render_card
+from xmtc.maintenance.update import update_tagger
 from xmtc.model_folder import damaged_model_error
 from xmtc.parameters import (
     check_parameter_names,
@@ -65,10 +66,6 @@ from xmtc.vocabulary import Vocabulary
 DEFAULT_K = 5  # labels per document, if labels are lists of names
 INDICATOR_THRESHOLD = 0.5  # minimum score of a 1 in an indicator
 INITIAL_SEARCH_LABELS = 100  # labels that the search above a threshold looks at first
-PARTIAL_FIT_MESSAGE = (
-    "A trained Classifier cannot learn from further documents; fit a new one on all of them, "
-    "or train one on the further documents and join both with `xmtc combine`."
-)
 
 
 class Classifier(BaseEstimator):
@@ -152,6 +149,7 @@ class Classifier(BaseEstimator):
         *,
         valid: tuple[Any, Any] | Corpus | None = None,
         run: Run = Run(),
+        keep_training: bool | None = False,
     ) -> Classifier:
         """Train on documents.
 
@@ -169,6 +167,9 @@ class Classifier(BaseEstimator):
             Validation documents for early stopping and calibration: a corpus or a pair (X, y).
         run
             Threads, device, checkpoint and progress.
+        keep_training
+            Whether to keep ids, features and labels of the documents for `partial_fit` and `xmtc update`; None keeps
+            them up to 200 MiB.
 
         Returns
         -------
@@ -193,7 +194,9 @@ class Classifier(BaseEstimator):
         weights = None if sample_weight is None else np.asarray(sample_weight)
         parts: list[Convergence] = []
         run = replace(run, callbacks=(*run.callback_tuple, partial(collect_convergence, parts)))
-        tagger = pipeline.fit(documents, valid_documents, run, classes=classes, weights=weights)
+        tagger = pipeline.fit(
+            documents, valid_documents, run, classes=classes, weights=weights, keep_training=keep_training
+        )
         if target is not None and target.as_json():
             tagger = replace(tagger, about=tagger.about | {"target": target.as_json()})
         if hasattr(self, "feature_names_in_"):
@@ -586,10 +589,44 @@ class Classifier(BaseEstimator):
             X, y, self._fitted_tagger().labels.words(), target["kind"] if target["numbers"] else ""
         )
 
-    @property
-    def partial_fit(self) -> NoReturn:
-        """Raise AttributeError with a hint: incremental training is not supported."""
-        raise AttributeError(PARTIAL_FIT_MESSAGE)
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        forget: Iterable[str] = (),
+        remove_labels: Iterable[str] = (),
+        run: Run = Run(),
+    ) -> Classifier:
+        """Learn new documents, and new versions of known ones.
+
+        The first call trains like `fit` and keeps the training documents (ids, features and labels, no texts), which
+        later calls need. A document with a known id, or without ids with the same content, replaces its old version.
+
+        Parameters
+        ----------
+        X, y
+            Documents and their labels; a corpus has both. Lists of names may have new labels.
+        forget
+            Ids of documents to leave out.
+        remove_labels
+            Labels to leave out.
+        run
+            Threads and device.
+
+        Examples
+        --------
+        >>> from xmtc import Classifier
+        >>> classifier = Classifier(min_df=1).partial_fit(["red apple", "blue sky"], [["fruit"], ["weather"]])
+        >>> classifier.partial_fit(["apple trees", "sky"], [["garden", "fruit"], ["weather"]]).classes_.tolist()
+        ['fruit', 'garden', 'weather']
+        """
+        if not self.__sklearn_is_fitted__():
+            return self.fit(X, y, run=run, keep_training=True)
+        documents = self._to_labelled_documents(X, y)
+        updated = update_tagger(self.tagger_, documents, forget=forget, remove_labels=remove_labels, run=run)
+        self.tagger_ = updated.tagger
+        return self
 
     def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
         """Return the words with the largest contributions to the score of a label.

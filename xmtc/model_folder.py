@@ -14,6 +14,7 @@ import numpy as np
 
 from xmtc.core import history
 from xmtc.core.method import Model
+from xmtc.core.training_store import TrainingStore
 from xmtc.errors import XmtcError
 from xmtc.features import FittedView, FittedViews, view_class
 from xmtc.scores import LabelSelector
@@ -26,9 +27,10 @@ from xmtc.vocabulary.label_concepts import LabelConcepts
 
 READABLE_MODEL_FORMATS = (3, 4)
 CURRENT_MODEL_FORMAT = READABLE_MODEL_FORMATS[-1]
-HISTORY_FILE = "history.jsonl"
+HISTORY_FILE, TRAINING_FILE = "history.jsonl", "training.safetensors"
 MAX_HISTORY_BYTES = 2**26
-MODEL_FOLDER_KIND = FolderKind(MODEL_KIND, READABLE_MODEL_FORMATS, "xmtc train -o", "train", (HISTORY_FILE,))
+EXTRA_FILES = (HISTORY_FILE, TRAINING_FILE)
+MODEL_FOLDER_KIND = FolderKind(MODEL_KIND, READABLE_MODEL_FORMATS, "xmtc train -o", "train", EXTRA_FILES)
 check_target, damaged_model_error = MODEL_FOLDER_KIND.check_target, MODEL_FOLDER_KIND.make_damage_error
 PACKAGE_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")  # of a distribution or a module
 
@@ -42,6 +44,7 @@ __all__ = [
     "damaged_model_error",
     "load",
     "load_history",
+    "load_training",
     "read_stamp",
     "save",
 ]
@@ -135,15 +138,27 @@ def save(
     parts: dict[str, Any],
     history_entries: Sequence[history.Entry] = (),
     expected_stamp: Stamp = (),
+    training: TrainingStore | None = None,
 ) -> None:
-    """Write a model folder: its description, its named parts, and its training history."""
+    """Write a model folder: its description, its named parts, its training history and its training documents."""
     MODEL_FOLDER_KIND.save(
         folder,
         about,
         parts,
         {HISTORY_FILE: history.to_json_lines(history_entries)} if history_entries else {},
         expected_stamp,
+        {} if training is None else {TRAINING_FILE: training},
     )
+
+
+def load_training(folder: Path, about: dict[str, Any], verify: bool = False) -> TrainingStore | None:
+    """Return the training documents of a model folder; None if it has none."""
+    training = MODEL_FOLDER_KIND.load_attachment(folder, about, TRAINING_FILE, verify)
+    if training is None:
+        return None
+    if not isinstance(training, TrainingStore) or training.n_labels != about["n_labels"]:
+        raise damaged_model_error(folder, f"{TRAINING_FILE} is not for its labels")
+    return training
 
 
 def load(folder: str | Path, verify: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:

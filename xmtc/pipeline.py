@@ -24,9 +24,11 @@ from xmtc.core.hyperparameters import resolve_value
 from xmtc.core.method import LabelName, Method
 from xmtc.core.registry import find_package
 from xmtc.core.run import Run, check_run
+from xmtc.core.training_store import TrainingStore, renumber_columns
 from xmtc.data.batch import DocumentBatch, Texts
 from xmtc.data.corpus import Corpus
 from xmtc.data.document import Document
+from xmtc.data.identity import IdentityCollector
 from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError
 from xmtc.features import FEATURES, TEXTS, FittedViews, View, Views
@@ -70,6 +72,7 @@ from xmtc.text.languages import detect_text_language
 from xmtc.text.string_index import StringIndex
 from xmtc.training_plan import TrainingPlan, make_training_plan
 
+MAX_KEPT_BYTES = 200 * 2**20  # training data that a model keeps unless it is told to
 DEFAULT_CALIBRATION, NO_CALIBRATION = Calibration(), Calibration(calibrate=False)
 FIRST_DOCUMENTS = 1000  # whose labels show whether labels are words
 
@@ -135,6 +138,7 @@ class Pipeline:
         *,
         classes: Sequence[str] | None = None,
         weights: np.ndarray | None = None,
+        keep_training: bool | None = False,
     ) -> Tagger:
         """Train a Tagger.
 
@@ -151,6 +155,9 @@ class Pipeline:
         weights : ndarray of shape (n_docs,), optional
             Document weights. Documents of weight 0 are left out, together with labels that no other document has and
             that `classes` does not have.
+        keep_training : bool or None, default=False
+            Whether the Tagger keeps ids, features and labels of the documents, for updates; None keeps them up to
+            MAX_KEPT_BYTES.
 
         Returns
         -------
@@ -161,15 +168,18 @@ class Pipeline:
         read_options = documents.read_options if isinstance(documents, Corpus) else {}
         if isinstance(self.method, Auto):
             documents = list(peek_first_document(documents)[1])
-            tagger = self.with_plan(documents, run).fit(documents, valid, run, classes=classes, weights=weights)
+            tagger = self.with_plan(documents, run).fit(
+                documents, valid, run, classes=classes, weights=weights, keep_training=keep_training
+            )
             return replace(tagger, history=tuple(history), about=tagger.about | add_reading(read_options))
         documents, weights = drop_zero_weights(documents, weights)
         with self._load_method_in_background(documents, run):
-            prepared = self.prepare(documents, run, classes)
+            prepared = self.prepare(documents, run, classes, keep_training is not False)
         if weights is not None:
             prepared = prepared.with_document_weights(weights)
         valid_data = None if valid is None else prepared.build_labelled_dataset(valid, run)
-        tagger = prepared.train(self.method, valid_data, run, self.calibration)
+        store = prepared.store(keep_training)
+        tagger = replace(prepared.train(self.method, valid_data, run, self.calibration), training=store)
         plan = {"plan": self.plan.as_json()} if self.plan else {}
         return replace(tagger, history=tuple(history), about=tagger.about | add_reading(read_options) | plan)
 
@@ -200,7 +210,11 @@ class Pipeline:
             pool.shutdown(wait=False)
 
     def prepare(
-        self, documents: Iterable[Document], run: Run = Run(), classes: Sequence[str] | None = None
+        self,
+        documents: Iterable[Document],
+        run: Run = Run(),
+        classes: Sequence[str] | None = None,
+        should_identify: bool = False,
     ) -> TrainingData:
         """Fit the views on labelled documents and return the method's training data."""
         check_savable(self.method)
@@ -208,6 +222,8 @@ class Pipeline:
         documents, can_use_names = self._make_repeatable_for_names(documents)
         documents, names, language = self._collect_label_names(documents, classes)
         stream = collector.collect(self._read_in_batches(documents, run))
+        identities = IdentityCollector() if should_identify else None
+        stream = stream if identities is None else identities.collect(stream)
         fitted, data, choice = self._fit_views(
             stream, documents, collector, [name.text for name in names], language, run
         )
@@ -225,6 +241,7 @@ class Pipeline:
             fingerprint=collector.fingerprint(),
             analyzer_choice=choice,
             names=self.names,
+            identities=identities,
         )
         return self._add_names(prepared, documents, collector, classes, run) if can_use_names else prepared
 
@@ -376,6 +393,7 @@ class TrainingData:
     analyzer_choice: AnalyzerChoice | None = None  # for analyzer=auto
     names: NameTraining | None = None
     name_choice: NameChoice | None = None  # if label names may be training documents; those are the last rows of data
+    identities: IdentityCollector | None = None  # of the documents
 
     @property
     def n_docs(self) -> int:
@@ -418,6 +436,26 @@ class TrainingData:
             name_choice=replace(self.name_choice, n_names=n_names, n_unseen_labels=n_unseen),
         )
 
+    def store(self, keep: bool | None) -> TrainingStore | None:
+        """Return the documents for later updates; None if they are not kept."""
+        if keep is False or self.identities is None:
+            return None
+        assert self.data.Y is not None
+        Y = renumber_columns(self.data.Y, self.class_ids, len(self.classes))
+        data = self.data.copy_with(Y=Y)
+        training = TrainingStore.from_dataset(data, self.identities.ids, self.identities.hashes)
+        is_kept, size = keep or training.n_bytes <= MAX_KEPT_BYTES, training.n_bytes / 2**20
+        how = "keeps" if is_kept else "does not keep"
+        logging.getLogger("xmtc.kept_training").info(
+            "The model %s ids, features and labels of its documents for updates (%.1f MiB).", how, size
+        )
+        return training if is_kept else None
+
+    @property
+    def class_ids(self) -> np.ndarray:
+        """Number among the classes of each label that the method learns."""
+        return self.classes.find_packed(self.labels.text, self.labels.ends)
+
     def train(
         self,
         method: Method,
@@ -431,7 +469,7 @@ class TrainingData:
             fitted = calibration.fit_calibrated(method, self.data, valid, run, calibration_options.calibrate)
         finally:
             run.checkpoint.release()
-        class_ids = self.classes.find_packed(self.labels.text, self.labels.ends)
+        class_ids = self.class_ids
         frequencies = np.zeros(len(self.classes), np.int64)
         frequencies[class_ids] = np.bincount(self.data.document_labels.indices, minlength=len(self.labels))
         model = fitted.model
@@ -499,6 +537,8 @@ def train(
     method: Method | str = "parabel",
     valid: Iterable[Document] | None = None,
     run: Run = Run(),
+    *,
+    keep_training: bool | None = False,
     **parameters: Any,
 ) -> Tagger:
     """Train a Tagger from labelled documents.
@@ -513,6 +553,9 @@ def train(
         Validation documents for early stopping and calibration.
     run : Run
         Threads, device, progress output and checkpoint.
+    keep_training : bool or None, default=False
+        Whether the Tagger keeps ids, features and labels of the documents, for updates; None keeps them up to
+        MAX_KEPT_BYTES.
     **parameters
         Hyper-parameters of the method, of its views and of the calibration.
 
@@ -539,7 +582,8 @@ def train(
     else:
         first, documents = peek_first_document(documents)
         content = TEXTS if first.features is None else FEATURES
-    return Pipeline.from_parameters(method, content, parameters).fit(documents, valid, run)
+    pipeline = Pipeline.from_parameters(method, content, parameters)
+    return pipeline.fit(documents, valid, run, keep_training=keep_training)
 
 
 def peek_first_document(documents: Iterable[Document]) -> tuple[Document, Iterator[Document]]:

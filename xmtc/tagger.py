@@ -16,6 +16,7 @@ from xmtc.core.label_masks import predict_allowed
 from xmtc.core.method import Explanation, Model
 from xmtc.core.predictions import NO_LABEL, Predictions, check_k
 from xmtc.core.run import Run
+from xmtc.core.training_store import TrainingStore
 from xmtc.data.document import Document, as_documents
 from xmtc.data.label_collector import LabelCollector
 from xmtc.errors import XmtcError, find_similar_names, truncate_text
@@ -31,6 +32,7 @@ from xmtc.vocabulary import Vocabulary
 from xmtc.vocabulary.label_concepts import LabelConcepts
 from xmtc.vocabulary.label_filters import select_allowed_labels
 
+STRUCTURE_KEYS = ("format", "files", "parts", "attached")  # of about.json, not of the model
 LABEL_SCORE_DEPTH = 1000  # ranks searched for the score of a label that the caller named
 
 Documents = Iterable[str] | Iterable[Document]
@@ -104,6 +106,7 @@ class Tagger:
     concepts: LabelConcepts | None = None  # concepts of the labels, if a vocabulary is attached
     allowed: np.ndarray | None = None  # (n_labels,) bool, labels that may be predicted; None: all
     decision: LabelSelector | None = None  # tuned thresholds, if there are any
+    training: TrainingStore | None = field(default=None, repr=False, compare=False)  # documents, kept for updates
 
     def __repr__(self) -> str:
         sizes = [f"{view.size:,} {get_view_unit(name)}" for name, view in self.views.items()]
@@ -247,13 +250,13 @@ class Tagger:
         """Return the name of a label in a language; None without a vocabulary."""
         self.check()
         self.check_language(language)
-        return self._label_name(self._label_number(label), language)
+        return self._label_name(self.find_label(label), language)
 
     def broader_names(self, label: str, language: str | None = None) -> list[str]:
         """Return the names of a label's broader concepts, nearest first; empty without a vocabulary."""
         self.check()
         self.check_language(language)
-        return [] if self.concepts is None else self.concepts.broader_names(self._label_number(label), language)
+        return [] if self.concepts is None else self.concepts.broader_names(self.find_label(label), language)
 
     def _label_name(self, number: int, language: str | None = None) -> str | None:
         return None if self.concepts is None else self.concepts.name(number, language)
@@ -415,7 +418,7 @@ class Tagger:
         list of (str, float)
             Words and their contributions, largest first.
         """
-        explanation = self._explain(self._transform_text(text), self._label_number(label))
+        explanation = self._explain(self._transform_text(text), self.find_label(label))
         return sum_by_word(weigh_words(text, self.views, explanation))[:n]
 
     def highlight(
@@ -445,7 +448,7 @@ class Tagger:
         """
         self.check_language(language)
         document = self._transform_text(text)
-        numbers = [self._label_number(label) for label in labels]
+        numbers = [self.find_label(label) for label in labels]
         best = self._predict(document, k, run, self.allowed, always=False)
         if not labels:
             numbers = [number for number in best.labels[0].tolist() if number != NO_LABEL]
@@ -480,7 +483,8 @@ class Tagger:
             raise XmtcError("The model was trained on features without words, so it cannot explain words.")
         return self.transform([text])
 
-    def _label_number(self, label: str) -> int:
+    def find_label(self, label: str) -> int:
+        """Return the number of a label, given also by its name or notation; raise XmtcError for an unknown one."""
         number = self.labels.find(label)
         if number == NO_LABEL and self.concepts is not None:  # by its notation or its name
             number = next(iter(self.concepts.find_labels(label)), NO_LABEL)
@@ -505,7 +509,7 @@ class Tagger:
         parts = {"views": self.views, "labels": self.labels, "frequencies": self.frequencies, "model": self.model}
         attached = {"concepts": self.concepts, "allowed": self.allowed, "decision": self.decision}
         parts |= {name: part for name, part in attached.items() if part is not None}
-        model_folder.save(folder, self.about, parts, self.history, expected_stamp)
+        model_folder.save(folder, self.about, parts, self.history, expected_stamp, self.training)
 
     @classmethod
     def load(cls, folder: str | Path, verify: bool = False) -> Tagger:
@@ -528,8 +532,10 @@ class Tagger:
             model_folder.check_parts(about, parts)
         except (ValueError, TypeError) as error:
             raise model_folder.damaged_model_error(Path(folder), str(error)) from None
-        about = {name: value for name, value in about.items() if name not in ("format", "files", "parts")}
-        return cls(**parts, about=about, unchecked=Path(folder), history=model_folder.load_history(folder))
+        training = model_folder.load_training(Path(folder), about, verify)
+        about = {name: value for name, value in about.items() if name not in STRUCTURE_KEYS}
+        history = model_folder.load_history(folder)
+        return cls(**parts, about=about, unchecked=Path(folder), history=history, training=training)
 
 
 def check_threshold_name(threshold: str) -> None:

@@ -347,10 +347,9 @@ class TestScikitLearnTools:
         assert trained_parameters(pipeline[-1])["members"][0]["parameters"]["n_trees"] == 1
         assert pipeline.predict_proba(TEST).shape == TEST_Y.shape
 
-    def test_partial_fit_error_names_the_alternative(self):
-        assert not hasattr(Classifier(), "partial_fit")
-        with pytest.raises(AttributeError, match="fit a new one on all of them"):
-            Classifier().partial_fit(TEXTS, TAGS)
+    def test_partial_fit_of_a_classifier_that_kept_nothing_names_the_alternative(self):
+        with pytest.raises(XmtcError, match="has not kept its training documents"):
+            Classifier().fit(TEXTS, TAGS).partial_fit(TEXTS, TAGS)
 
 
 class TestCorpus:

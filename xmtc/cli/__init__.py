@@ -24,7 +24,7 @@ from xmtc.errors import XmtcError, escape_controls
 
 # Commands by panel of the help; each is the function in the module of its name, a group is the module's `app`.
 COMMANDS_BY_PANEL = {
-    "Build": ("train", "tune", "recommend", "combine", "calibrate", "thresholds"),
+    "Build": ("train", "update", "tune", "recommend", "combine", "calibrate", "thresholds"),
     "Use": ("predict", "explain", "serve"),
     "Judge": ("evaluate", "report", "compare"),
     "Data": ("data", "vocab", "pretrained"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
@@ -42,6 +42,12 @@ def describe_type(parameter: TyperOption, context: Any) -> str:
 
 
 class PlainCommand(TyperCommand):
+    running: ClassVar[list[str]] = ["xmtc"]  # words of the command that was started last
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        PlainCommand.running = ["xmtc", *ctx.command_path.split()[1:], *args]
+        return super().parse_args(ctx, args)
+
     def get_params(self, ctx: Any) -> list[Any]:
         parameters = super().get_params(ctx)
         for parameter in parameters:

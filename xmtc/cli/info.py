@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from xmtc.cli.help import OUTPUT
+from xmtc.cli.history import list_commands
 from xmtc.cli.options import JsonOption, ModelPath
 from xmtc.cli.streams import echo
 
@@ -21,7 +22,7 @@ def info(
         typer.Option(metavar="FILE", help="Plot of the history to write (.png, .svg, .pdf).", rich_help_panel=OUTPUT),
     ] = None,
 ) -> None:
-    """Print the method, parameters, sizes and data fingerprint of a model, or its training history.
+    """Print the method, parameters, sizes, data fingerprint and commands of a model, or its training history.
 
     The description is JSON in any case; with --history --json, each event is a line of JSON.
     """
@@ -33,7 +34,8 @@ def info(
 
     tagger = Tagger.load(model, verify)
     if not history:
-        echo(escape_json_controls(dumps(tagger.about, indent=2, ensure_ascii=False)))
+        description = tagger.about | {"commands": list_commands(tagger.history)}
+        echo(escape_json_controls(dumps(description, indent=2, ensure_ascii=False)))
     elif json:
         echo(escape_json_controls(to_json_lines(tagger.history)), nl=False)
     else:

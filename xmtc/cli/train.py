@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xmtc.cli.help import PERFORMANCE
+from xmtc.cli.history import get_command_entry
 from xmtc.cli.options import (
     ClusterOption,
     CorpusOptions,
@@ -63,6 +64,14 @@ def train(
         ),
     ] = None,
     language: LanguageOption = None,
+    keep_training: Annotated[
+        bool | None,
+        typer.Option(
+            help="Whether the model keeps ids, features and labels of its documents for `xmtc update`; by default up "
+            "to 200 MiB.",
+            show_default=False,
+        ),
+    ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Checkpoint directory; an interrupted training resumes from it."),
@@ -113,7 +122,7 @@ def train(
             pipeline = pipeline.with_plan(source, run)
             if pipeline.plan is not None and not quiet:
                 echo(describe_plan(pipeline.plan, corpus), err=True)
-        tagger = pipeline.fit(source, valid_source, run)
+        tagger = pipeline.fit(source, valid_source, run, keep_training=keep_training)
     if not is_first_process():  # of the processes that torchrun starts, the first saves the model
         return
     if vocabulary is not None:
@@ -121,6 +130,7 @@ def train(
         report_problems(tagger)
     if warning := merge_convergence(parts).warning:
         echo(f"Warning: {warning}", err=True)
+    tagger = replace(tagger, history=(*tagger.history, get_command_entry()))
     save_model(tagger, output, run.checkpoint)
     run.checkpoint.remove()
     report_rejects(source)

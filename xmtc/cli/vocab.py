@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,18 +11,24 @@ import typer
 
 from xmtc.cli.options import (
     AllowOption,
+    CorpusOptions,
     DenyOption,
     JsonOption,
     LanguageOption,
     ModelOutputOption,
     ModelPath,
     QuietOption,
+    open_corpus_input,
+    report_rejects,
+    with_corpus_options,
 )
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
+    from xmtc.data.corpus import Corpus
     from xmtc.tagger import Tagger
     from xmtc.vocabulary import Vocabulary
+    from xmtc.vocabulary.changes import LabelChange, LabelMigration
 
 app = typer.Typer(help="Import and search vocabularies, and attach them to models.", no_args_is_help=True)
 
@@ -221,6 +228,134 @@ def check(model: ModelPath) -> None:
         why = "deprecated" if problem.is_deprecated else "not in the vocabulary"
         echo("\t".join(map(escape_controls, (label, str(n_docs), why, replaced))))
     report_problems(tagger)
+
+
+@app.command()
+def diff(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="Older version: a vocabulary folder or file.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Newer version.")],
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Table to write (.tsv or .csv), a mapping to edit."),
+    ] = None,
+) -> None:
+    """Print the changes between two versions of a vocabulary: change, old, new, names, candidates of a split."""
+    from xmtc.errors import escape_controls
+    from xmtc.vocabulary.changes import compare_vocabularies, write_changes
+
+    changes = compare_vocabularies(open_vocabulary(old), open_vocabulary(new))
+    if output is None:
+        for change in changes:
+            echo("\t".join(map(escape_controls, change.cells())))
+    else:
+        write_changes(output, changes)
+    report_counts("concept", Counter(change.change for change in changes))
+
+
+@app.command()
+@with_corpus_options()
+def migrate(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Model folder, or corpus.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Newer version of the vocabulary of its labels.")],
+    output: Annotated[str, typer.Option("-o", "--output", metavar="OUT", help="Model folder or corpus to write.")],
+    old: Annotated[
+        str | None,
+        typer.Option(metavar="OLD", help="Older version of the vocabulary; by default that of the model."),
+    ] = None,
+    mapping: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Table with the columns old and new that overrides NEW (`xmtc vocab diff`)."),
+    ] = None,
+    language: LanguageOption = None,
+    reading: CorpusOptions = CorpusOptions(),
+) -> None:
+    """Rewrite the labels of a model, without training, or of a corpus for a newer version of their vocabulary.
+
+    Prints what becomes of each label that changes: label, change, new labels. OUT.changes.tsv has the changes of each
+    document of a corpus.
+    """
+    from xmtc.storage.folder import ABOUT_FILE
+    from xmtc.vocabulary.changes import LabelMigration, read_mapping
+
+    migration = LabelMigration(
+        open_vocabulary(new, language),
+        None if old is None else open_vocabulary(old),
+        {} if mapping is None else read_mapping(mapping),
+    )
+    if (Path(source) / ABOUT_FILE).is_file():
+        migrate_model(source, migration, Path(output), language)
+    else:
+        migrate_corpus(open_corpus_input(source, reading), migration, output)
+
+
+def migrate_model(source: str, migration: LabelMigration, output: Path, language: str | None) -> None:
+    from xmtc.maintenance.label_migration import migrate_tagger
+    from xmtc.model_folder import check_target
+    from xmtc.tagger import Tagger
+
+    check_target(output)
+    tagger = Tagger.load(source)
+    migrated = migrate_tagger(tagger, migration.new, migration.old, migration.mapping, language)
+    migrated.tagger.save(output)
+    report_label_changes(migrated.changes)
+    echo(f"{output} predicts {len(migrated.tagger.labels):,} labels, {source} {len(tagger.labels):,}.", err=True)
+
+
+def migrate_corpus(corpus: Corpus, migration: LabelMigration, output: str) -> None:
+    """Write the corpus with new labels, and a table of the changes of each document."""
+    from xmtc.data.corpus import open_corpus_writer
+    from xmtc.data.file_streams import STANDARD_STREAM, open_output
+    from xmtc.errors import XmtcError
+    from xmtc.vocabulary.changes import UNCHANGED, UNKNOWN, format_row
+
+    corpus.check_not_overwritten(output)
+    labels = list(dict.fromkeys(label for document in corpus for label in document.labels))
+    changes = {change.label: change for change in migration.migrate(labels)}
+    if output == STANDARD_STREAM:
+        raise XmtcError("The corpus and the table of its changes are two files; give -o the name of a file.")
+    n_docs = n_emptied = 0
+    with open_corpus_writer(output, None, corpus) as add, open_output(f"{output}.changes.tsv") as stream:
+        stream.write((format_row(("id", "label", "change", "new")) + "\n").encode())
+        for document in corpus:
+            own = [changes[label] for label in document.labels]
+            for change in own:
+                if change.change not in (UNCHANGED, UNKNOWN):
+                    row = format_row((document.id, change.label, change.change, "|".join(change.new)))
+                    stream.write((row + "\n").encode("utf-8", "replace"))
+            new_labels = list(dict.fromkeys(label for change in own for label in change.new))
+            n_docs, n_emptied = n_docs + 1, n_emptied + (bool(own) and not new_labels)
+            add(document._replace(labels=new_labels))
+    report_label_changes([*changes.values()])
+    lost = f", {n_emptied:,} of them without any label now" if n_emptied else ""
+    echo(f"{n_docs:,} documents written to {output}{lost}.", err=True)
+    report_rejects(corpus)
+
+
+def report_label_changes(changes: list[LabelChange]) -> None:
+    """Print the labels that change, and their number by change."""
+    from xmtc.errors import escape_controls
+    from xmtc.vocabulary.changes import SPLIT, UNCHANGED, UNKNOWN
+
+    for change in changes:
+        if change.change != UNCHANGED:
+            echo("\t".join(map(escape_controls, (change.label, change.change, "|".join(change.new)))))
+    report_counts("label", Counter(change.change for change in changes))
+    undecided = [change.label for change in changes if change.change == SPLIT and change.new == (change.label,)]
+    if undecided:
+        shown = ", ".join(map(escape_controls, undecided[:MAX_SHOWN_LABELS]))
+        echo(
+            f"Decide: {len(undecided):,} labels are split and kept as they are, such as {shown}. Write the new URI in "
+            "the column new of a table of `xmtc vocab diff`, and give the table with --mapping.",
+            err=True,
+        )
+    if unknown := [change.label for change in changes if change.change == UNKNOWN]:
+        shown = ", ".join(map(escape_controls, unknown[:MAX_SHOWN_LABELS]))
+        echo(f"{len(unknown):,} labels are in no vocabulary and are kept, such as {shown}.", err=True)
+
+
+def report_counts(noun: str, counts: Counter[str]) -> None:
+    listed = ", ".join(f"{n:,} {change}" for change, n in counts.items())
+    echo(f"{noun.capitalize()}s: {listed or 'no changes'}.", err=True)
 
 
 def open_vocabulary(path: str, language: str | None = None, quiet: bool = True) -> Vocabulary:

@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any, Protocol
 
 BEGIN, STAGE, PASS, CONVERGENCE = "begin", "stage", "pass", "convergence"
+COMMAND = "command"  # entry of a history: a command that made the model
 MAX_UNCONVERGED_SHARE = 0.05  # of the classifiers, up to which there is no warning
 
 

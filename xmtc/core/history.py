@@ -13,15 +13,16 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xmtc.core.events import PASS, STAGE
+from xmtc.core.events import COMMAND, PASS, STAGE
 from xmtc.errors import XmtcError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Entry = dict[str, Any]
-NAME_KEYS = {STAGE: "title", PASS: "network"}  # key of the name of an event
-REQUIRED_KEYS = {STAGE: ("seconds",), PASS: ("pass", "rate", "seconds")}  # keys that an event always has
+NAME_KEYS = {STAGE: "title", PASS: "network", COMMAND: "command"}  # key of the name of an event
+# keys that an event always has
+REQUIRED_KEYS: dict[str, tuple[str, ...]] = {STAGE: ("seconds",), PASS: ("pass", "rate", "seconds"), COMMAND: ()}
 # Keys of a pass; all others are metrics.
 PASS_KEYS = ("event", "network", "pass", "loss", "rate", "seconds", "memory", "gpu_memory")
 
@@ -59,7 +60,7 @@ def from_json_lines(lines: str) -> tuple[Entry, ...]:
 
 def is_valid_entry(value: Any) -> bool:
     """Return True for an event with a name and valid numbers."""
-    if not isinstance(value, dict) or value.get("event") not in (STAGE, PASS):
+    if not isinstance(value, dict) or value.get("event") not in tuple(NAME_KEYS):
         return False
     texts = {"event", NAME_KEYS[value["event"]]}
     rest = {key: item for key, item in value.items() if key not in texts}

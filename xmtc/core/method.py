@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from xmtc.core.process_rank import is_single_process
 from xmtc.core.run import Run, check_run
 from xmtc.errors import XmtcError
 from xmtc.storage.form import Form
+
+if TYPE_CHECKING:
+    from xmtc.core.dataset_change import DatasetChange, ModelUpdate
 
 
 @dataclass(frozen=True)
@@ -327,6 +330,12 @@ class Method(ParameterSet, ABC):
 
     def select_held_out_rows(self, data: Dataset) -> np.ndarray | None:
         """Return the rows of data that training holds out for early stopping, or None if it trains on all."""
+        return None
+
+    def update(self, model: Model, change: DatasetChange, run: Run) -> ModelUpdate | None:
+        """Train only what a change of the training data affects, starting from the model of this method before.
+
+        Return None if the method cannot, or if training from scratch is better."""
         return None
 
     def load_kernels(self) -> None:

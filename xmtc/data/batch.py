@@ -46,6 +46,7 @@ class DocumentBatch:
     label_names: pyarrow.StringArray  # distinct
     label_ids: np.ndarray  # (n_assignments,) int32, document by document
     label_offsets: np.ndarray  # (n_docs + 1,) int64; document i has label_ids[label_offsets[i]:label_offsets[i + 1]]
+    ids: pyarrow.Array | None = None  # strings or integers; null for documents without an id
 
     def __len__(self) -> int:
         return len(self.texts)

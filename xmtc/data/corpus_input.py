@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import IO, NamedTuple, NoReturn
 
 from xmtc.core import child_worker
-from xmtc.data.document import Document
+from xmtc.data.document import Document, LineNumber
 from xmtc.data.encodings import UTF8, Encoding, describe_invalid_byte
 from xmtc.data.file_prefetch import discard_prefetched
 from xmtc.data.file_streams import STANDARD_STREAM, display_name, open_binary, read_lines
@@ -132,7 +132,7 @@ class CorpusInput:
 
     def make_id(self, number: int) -> str:
         """Return the id of a document that has only a line number."""
-        return f"{self.id_prefix}{number}"
+        return LineNumber(f"{self.id_prefix}{number}")
 
     def make_record_parser(self, separator: str | None) -> RecordParser:
         """Return a parser from records to documents; `Fields.separator` overrides the separator."""

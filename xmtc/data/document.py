@@ -43,6 +43,12 @@ class Document(NamedTuple):
     page_offsets: tuple[int, ...] = ()
 
 
+class LineNumber(str):
+    """Id of a document that has none of its own: its line or position."""
+
+    __slots__ = ()
+
+
 def as_documents(documents: Iterable[str] | Iterable[Document]) -> Iterator[Document]:
     """Yield documents as they are, and texts as documents without labels; ids of texts are their positions from 0."""
     check_not_single_text(documents)
@@ -50,7 +56,7 @@ def as_documents(documents: Iterable[str] | Iterable[Document]) -> Iterator[Docu
         if isinstance(document, Document):
             yield document
         elif isinstance(document, str):
-            yield Document(str(number), document, [])
+            yield Document(LineNumber(number), document, [])
         else:
             raise XmtcError(f"Text {number} is {describe_non_text(document)}; expected a string.")
 

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, issparse
 
 from xmtc.core.array_validation import MAX_INDEX, NUMERIC_KINDS
 from xmtc.data.corpus import Corpus
-from xmtc.data.document import Document, check_not_single_text, describe_non_text
+from xmtc.data.document import Document, LineNumber, check_not_single_text, describe_non_text
 from xmtc.errors import XmtcError
 
 UNORDERED_TYPES = (dict, set, frozenset)
@@ -270,7 +270,7 @@ def iter_documents(X: Any, labels: Sequence[list[str]] | None = None) -> Iterato
     for number, (text, features) in enumerate(rows):
         if not isinstance(text, str):
             raise XmtcError(f"Document {number} is {describe_non_text(text)}; expected a text or a row of a matrix.")
-        yield Document(str(number), text, [] if labels is None else labels[number], features)
+        yield Document(LineNumber(number), text, [] if labels is None else labels[number], features)
 
 
 def iter_feature_rows(X: csr_array) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:

@@ -105,7 +105,7 @@ class TreeTrainer:
         missing = [number for number in range(len(trees)) if number not in trained]
         blocks = [block for number in missing for block in make_tree_blocks(trees[number], data.Y, number)]
         builders: dict[int, TreeBuilder] = {}
-        for number, node, weights in self._train_nodes(data, blocks, reports, run):
+        for number, node, weights in self.train_blocks(data, blocks, reports, run):
             if number not in builders:
                 builders[number] = TreeBuilder(trees[number], self._single_child_weights(), run.workdir)
             builders[number].add_node(node, weights)
@@ -143,7 +143,7 @@ class TreeTrainer:
             blocks = make_level_blocks(
                 level, csc_array(members), csc_array(reaching), chunks, is_last, first_node=first_node
             )
-            nodes |= {node: weights for _, node, weights in self._train_nodes(data, blocks, reports, run)}
+            nodes |= {node: weights for _, node, weights in self.train_blocks(data, blocks, reports, run)}
             first_node += level.shape[0]
             if not is_last:
                 upper_tree = assemble_tree(LabelTree(tree.levels[:depth]), nodes, self._single_child_weights())
@@ -152,7 +152,7 @@ class TreeTrainer:
                 reaching = as_binary(members + to_indicator_matrix(predicted, level.shape[1]))
         return assemble_tree(tree, nodes, self._single_child_weights(), run.workdir)
 
-    def _train_nodes(
+    def train_blocks(
         self, data: Dataset, blocks: Iterable[TrainingBlock], reports: list[Convergence], run: Run
     ) -> Iterator[tuple[int, int, TrainedNode]]:
         """Train blocks in parallel. Yield (tree, node, weights) as soon as all blocks of a node are trained, and append

@@ -68,6 +68,7 @@ class FolderKind:
         parts: dict[str, Any],
         extra_files: Mapping[str, str] = {},
         expected_stamp: Stamp = (),
+        attachments: Mapping[str, Any] = {},
     ) -> None:
         """Write a folder.
 
@@ -83,6 +84,8 @@ class FolderKind:
             Texts of further files by name.
         expected_stamp : Stamp, optional
             Stamp that the target must still have.
+        attachments : mapping of str to Form
+            Forms by the name of their own file, which may be deleted later.
         """
         from safetensors import SafetensorError
 
@@ -92,7 +95,9 @@ class FolderKind:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with atomic_folder(target) as temporary:
-                write_folder_files(temporary, self.name, self.add_header(about), encoded, arrays, extra_files)
+                write_folder_files(
+                    temporary, self.name, self.add_header(about), encoded, arrays, extra_files, attachments
+                )
                 if expected_stamp and expected_stamp != read_stamp(folder):
                     raise XmtcError(f"{folder} was changed by another command in the meantime; repeat this command.")
         except SafetensorError as error:
@@ -140,22 +145,35 @@ class FolderKind:
         except STRUCTURE_ERRORS as error:
             raise self.make_damage_error(folder, f"{ABOUT_FILE} and {ARRAYS_FILE} are inconsistent ({error})") from None
 
-    def open_arrays(self, folder: Path, about: dict[str, Any], verify: bool) -> dict[str, np.ndarray]:
-        """Map the arrays of a folder; with `verify`, compare their checksum."""
+    def load_attachment(self, folder: Path, about: dict[str, Any], name: str, verify: bool = False) -> Any:
+        """Return the form in a file of its own; None if the folder has none or the file was deleted."""
+        attached = about.get("attached")
+        if not isinstance(attached, dict) or name not in attached or not (folder / name).exists():
+            return None
+        arrays = self.open_arrays(folder, about, verify, name)
         try:
-            expected_size, expected_sum = about["files"][ARRAYS_FILE]["bytes"], about["files"][ARRAYS_FILE]["sha256"]
+            return decode_value(attached[name], name, arrays)
+        except XmtcError:
+            raise
+        except STRUCTURE_ERRORS as error:
+            raise self.make_damage_error(folder, f"{ABOUT_FILE} and {name} are inconsistent ({error})") from None
+
+    def open_arrays(
+        self, folder: Path, about: dict[str, Any], verify: bool, name: str = ARRAYS_FILE
+    ) -> dict[str, np.ndarray]:
+        """Map the arrays of a file of a folder; with `verify`, compare their checksum."""
+        try:
+            expected_size, expected_sum = about["files"][name]["bytes"], about["files"][name]["sha256"]
         except STRUCTURE_ERRORS:
-            raise self.make_damage_error(folder, f"{ABOUT_FILE} does not state the size of {ARRAYS_FILE}") from None
+            raise self.make_damage_error(folder, f"{ABOUT_FILE} does not state the size of {name}") from None
         try:
-            with open_regular(folder, ARRAYS_FILE) as file:
+            with open_regular(folder, name) as file:
                 arrays = map_arrays(file, expected_size)
                 is_intact = not verify or compute_file_sha256(file) == expected_sum
         except (OSError, *STRUCTURE_ERRORS) as error:
-            raise self.make_damage_error(folder / ARRAYS_FILE, describe_error(error)) from None
+            raise self.make_damage_error(folder / name, describe_error(error)) from None
         if not is_intact:
-            raise XmtcError(
-                f"{folder / ARRAYS_FILE} does not match its checksum; copy or {self.recreate_verb} it again."
-            )
+            raise XmtcError(f"{folder / name} does not match its checksum; copy or {self.recreate_verb} it again.")
         return arrays
 
     def make_damage_error(self, path: Path, phrase: str) -> XmtcError:
@@ -269,17 +287,16 @@ def write_folder_files(
     encoded: dict[str, Any],
     arrays: dict[str, np.ndarray],
     extra_files: Mapping[str, str],
+    attachments: Mapping[str, Any],
 ) -> None:
-    from safetensors.numpy import save_file
-
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / ARRAYS_FILE)
-    files = {
-        ARRAYS_FILE: {
-            "bytes": (folder / ARRAYS_FILE).stat().st_size,
-            "sha256": compute_path_sha256(folder / ARRAYS_FILE),
-        }
-    }
-    text = json.dumps({**about, "files": files, "parts": encoded}, indent=1, ensure_ascii=False) + "\n"
+    files = {ARRAYS_FILE: write_array_file(folder / ARRAYS_FILE, arrays)}
+    attached = {}
+    for name, form in attachments.items():
+        form_arrays: dict[str, np.ndarray] = {}
+        attached[name] = encode_value(form, name, form_arrays)
+        files[name] = write_array_file(folder / name, form_arrays)
+    description = {**about, "files": files, "parts": encoded, **({"attached": attached} if attached else {})}
+    text = json.dumps(description, indent=1, ensure_ascii=False) + "\n"
     # a lone surrogate, as in the path of a stop list, becomes a JSON escape
     content = text.encode("utf-8", "backslashreplace")
     if len(content) > MAX_ABOUT_BYTES:
@@ -288,9 +305,18 @@ def write_folder_files(
             "deny fewer labels by name, for example by `branch:`."
         )
     (folder / ABOUT_FILE).write_bytes(content)
-    (folder / ARRAYS_FILE).chmod((folder / ABOUT_FILE).stat().st_mode)  # safetensors creates it for the owner only
+    for name in files:
+        (folder / name).chmod((folder / ABOUT_FILE).stat().st_mode)  # safetensors creates it for the owner only
     for name, text in extra_files.items():
         (folder / name).write_text(text, encoding="utf-8")
+
+
+def write_array_file(path: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Write a safetensors file and return its size and checksum."""
+    from safetensors.numpy import save_file
+
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+    return {"bytes": path.stat().st_size, "sha256": compute_path_sha256(path)}
 
 
 def as_folder_error(folder: str | Path, reason: str) -> XmtcError:

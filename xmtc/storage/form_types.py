@@ -28,10 +28,15 @@ FORM_TYPES = {
     "label-name-view": "xmtc.features.names:FittedNames",
     "column-view": "xmtc.features.columns:FittedColumns",
     "occurring-column-view": "xmtc.features.columns:OccurringColumns",
+    # training data
+    "training-store": "xmtc.core.training_store:TrainingStore",
+    "stored-bag": "xmtc.core.training_store:StoredBag",
+    "stored-tokens": "xmtc.core.training_store:StoredTokens",
     # labels
     "label-concepts": "xmtc.vocabulary.label_concepts:LabelConcepts",
     "concept-vocabulary": "xmtc.vocabulary.vocabulary:Vocabulary",
     "concept-links": "xmtc.vocabulary.vocabulary:ConceptLinks",
+    "concept-aliases": "xmtc.vocabulary.vocabulary:ConceptAliases",
     "concept-names": "xmtc.vocabulary.vocabulary:ConceptNames",
     "decision": "xmtc.scores.thresholds:LabelSelector",
     # models
@@ -53,6 +58,7 @@ FORM_TYPES = {
     "matcher-model": "xmtc.methods.matcher.model:MatcherModel",
     "calibrated-model": "xmtc.methods.ensemble.calibrated_model:CalibratedModel",
     "adapted-model": "xmtc.methods.ensemble.model:RemappedModel",
+    "merged-label-model": "xmtc.methods.ensemble.merged_labels:MergedLabelModel",
     "combined-model": "xmtc.methods.ensemble.model:CombinedModel",
     "stacked-model": "xmtc.methods.ensemble.stacked_model:StackedModel",
     "boosted-trees": "xmtc.methods.ensemble.boosted_trees:BoostedTrees",

@@ -22,6 +22,7 @@ from xmtc.vocabulary.vocabulary import (
     NO_CONCEPT,
     NOTATION,
     PREFERRED,
+    ConceptAliases,
     ConceptLinks,
     ConceptNames,
     Vocabulary,
@@ -60,6 +61,7 @@ class ConceptCollector:
         self.group_kinds: dict[int, int] = {}
         self.deprecated: set[int] = set()
         self.broader, self.members, self.replacements = LinkPairs(), LinkPairs(), LinkPairs()
+        self.matches = LinkPairs()  # skos:exactMatch
         self.languages: dict[str, int] = {}
         self.text, self.ends = bytearray(), array("q", [0])
         self.owners, self.name_kinds, self.name_languages = array("i"), bytearray(), array("h")  # one entry per name
@@ -134,7 +136,24 @@ def build_vocabulary(collector: ConceptCollector) -> Vocabulary:
         groups_of=build_memberships(collector.members, places, group_places, len(concepts), len(groups)),
         deprecated=np.isin(concepts, np.array(sorted(collector.deprecated), np.int64)),
         replacements=renumber_links(collector.replacements, places, places, len(concepts)),
+        aliases=build_aliases(collector, uris, places),
     )
+
+
+def build_aliases(collector: ConceptCollector, uris: list[str], places: np.ndarray) -> ConceptAliases:
+    """Return the URIs of exact matches, and of other resources that a concept replaces or that replace a concept."""
+    concepts: dict[str, set[int]] = {}
+    for pairs, is_match in ((collector.matches, True), (collector.replacements, False)):
+        for origin, to in zip(*map(np.ndarray.tolist, pairs.to_arrays()), strict=True):
+            is_known = places[origin] != NO_CONCEPT, places[to] != NO_CONCEPT
+            if is_known[0] and (is_match or not is_known[1]):
+                concepts.setdefault(uris[to], set()).add(int(places[origin]))
+            elif is_known[1] and not is_known[0]:
+                concepts.setdefault(uris[origin], set()).add(int(places[to]))
+    counts = [len(numbers) for numbers in concepts.values()]
+    to_concepts = np.array([number for numbers in concepts.values() for number in sorted(numbers)], np.int32)
+    links = build_links(np.repeat(np.arange(len(concepts)), counts), to_concepts, len(concepts))
+    return ConceptAliases(StringIndex.from_strings(concepts), links)
 
 
 def renumber(chosen: np.ndarray, n: int) -> np.ndarray:

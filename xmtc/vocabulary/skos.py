@@ -107,6 +107,7 @@ PREDICATE_HANDLERS: dict[str, StatementHandler] = {
     ),
     f"{DCT}isReplacedBy": link_handler("replacements"),
     f"{DCT}replaces": swap_subject_and_object(link_handler("replacements")),
+    f"{SKOS}exactMatch": link_handler("matches"),
 }
 
 

@@ -17,7 +17,8 @@ from xmtc.errors import XmtcError
 from xmtc.vocabulary.builder import ConceptCollector
 from xmtc.vocabulary.vocabulary import ALTERNATIVE, HIDDEN, NOTATION, PREFERRED, SCHEME, strip_brackets
 
-ID, LANGUAGE, BROADER, IN_SCHEME, DEPRECATED, REPLACED = "id", "language", "broader", "scheme", "deprecated", "replaced"
+ID, LANGUAGE, BROADER, IN_SCHEME, DEPRECATED = "id", "language", "broader", "scheme", "deprecated"
+REPLACED, EXACT_MATCH = "replaced", "match"
 NAME_KINDS = {"name": PREFERRED, "alternative": ALTERNATIVE, "hidden": HIDDEN, "notation": NOTATION}
 COLUMN_TITLES = {
     "id uri concept identifier code": ID,
@@ -30,6 +31,7 @@ COLUMN_TITLES = {
     "scheme inscheme": IN_SCHEME,
     "deprecated": DEPRECATED,
     "replacedby isreplacedby replacement": REPLACED,
+    "exactmatch": EXACT_MATCH,
 }
 COLUMN_MEANINGS = {word: meaning for words, meaning in COLUMN_TITLES.items() for word in words.split()}
 HEADERLESS_COLUMNS = (ID, "name", "notation")
@@ -149,6 +151,7 @@ def add_names(collector: ConceptCollector, concept: int, cell: str, language: st
 LINK_ADDERS: dict[str, Callable[[ConceptCollector, int, str], None]] = {
     BROADER: lambda collector, concept, uri: collector.broader.add(concept, collector.add_resource(uri)),
     REPLACED: lambda collector, concept, uri: collector.replacements.add(concept, collector.add_resource(uri)),
+    EXACT_MATCH: lambda collector, concept, uri: collector.matches.add(concept, collector.add_resource(uri)),
     IN_SCHEME: lambda collector, concept, uri: collector.members.add(collector.add_group(uri, SCHEME), concept),
 }
 

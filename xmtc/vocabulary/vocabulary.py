@@ -105,6 +105,29 @@ def check_offsets(ends: np.ndarray, n: int, size: int) -> None:
 
 
 @dataclass(frozen=True)
+class ConceptAliases(Form):
+    """URIs that stand for concepts: `skos:exactMatch`, and concepts of other versions that these replace."""
+
+    uris: StringIndex
+    concepts: ConceptLinks  # concepts of each URI
+
+    def find(self, uri: str) -> list[int]:
+        """Return the concepts that a URI stands for."""
+        number = self.uris.find(uri)
+        return [] if number == NOT_FOUND else self.concepts[number]
+
+    def check_within(self, n_concepts: int) -> None:
+        self.uris.check()
+        self.concepts.check_within(len(self.uris), n_concepts)
+
+
+NO_ALIASES = ConceptAliases(
+    StringIndex(np.zeros(0, np.uint8), np.zeros(1, np.int64), np.full(16, NOT_FOUND, np.int32)),
+    ConceptLinks(np.zeros(1, np.int64), np.zeros(0, np.int32)),
+)
+
+
+@dataclass(frozen=True)
 class Vocabulary(Form):
     """Concepts with names, notations, hierarchy, groups and replacements.
 
@@ -137,6 +160,7 @@ class Vocabulary(Form):
         np.uint64
     )  # (n_entries,); hashes of normalised names, notations and local ids, ascending
     hashed: np.ndarray = array(np.int32)  # (n_entries,); the concept of each hash
+    aliases: ConceptAliases = NO_ALIASES  # folders of older versions have none
 
     def __len__(self) -> int:
         return len(self.uris)
@@ -218,6 +242,22 @@ class Vocabulary(Form):
     def members(self) -> ConceptLinks:
         """Concepts of each group."""
         return self.groups_of.invert(len(self.groups))
+
+    def find_uri(self, uri: str) -> int:
+        """Return the concept with a URI or id, ignoring `http` or `https` and a final slash, or NO_CONCEPT."""
+        number = self.uris.find(uri)
+        if number == NOT_FOUND and "://" in uri:
+            number = next(iter(self._find_by_uri_variant(uri)), NO_CONCEPT)
+        return number
+
+    @cached_property
+    def alias_uris(self) -> dict[int, list[str]]:
+        """URIs that stand for each concept, by concept."""
+        uris_by_concept: dict[int, list[str]] = {}
+        for number, uri in enumerate(self.aliases.uris.words()):
+            for concept in self.aliases.concepts[number]:
+                uris_by_concept.setdefault(concept, []).append(uri)
+        return uris_by_concept
 
     def find(self, label: str) -> int:
         """Return the first result of `find_all`, or NO_CONCEPT."""
@@ -302,6 +342,7 @@ class Vocabulary(Form):
         self.broader.check_within(n, n)
         self.replacements.check_within(n, n)
         self.groups_of.check_within(n, len(self.groups))
+        self.aliases.check_within(n)
         if len(self.deprecated) != n or len(self.group_kinds) != len(self.groups):
             raise ValueError("its numbers of concepts or groups differ between arrays")
         if len(self.hashes) != len(self.hashed) or (self.hashes[1:] < self.hashes[:-1]).any():

@@ -80,7 +80,7 @@ def parse_block(block: LineBlock, fields: Fields) -> DocumentBatch | None:
         text, labels, id = (column.combine_chunks() for column in table.itercolumns())
         has_id = id.null_count == 0 or fields.id == Fields.id
         if table.num_rows == block.n_lines and has_id and not (text.null_count or labels.null_count):
-            return to_document_batch(text, labels)
+            return to_document_batch(text, labels, id)
     return None
 
 
@@ -115,7 +115,7 @@ def read_arrow_tables(lines: bytearray, fields: Fields) -> Iterator[Any]:
         yield table
 
 
-def to_document_batch(text: Any, labels: Any) -> DocumentBatch | None:
+def to_document_batch(text: Any, labels: Any, ids: Any = None) -> DocumentBatch | None:
     """Convert pyarrow arrays to a batch; return None if a label is empty or null, or a document repeats one."""
     encoded = labels.flatten().dictionary_encode()
     names, offsets = encoded.dictionary, get_arrow_offsets(labels)
@@ -127,7 +127,7 @@ def to_document_batch(text: Any, labels: Any) -> DocumentBatch | None:
     pairs.sort()
     if (pairs[1:] == pairs[:-1]).any():
         return None
-    return DocumentBatch(to_texts(text), names, label_ids, offsets - offsets[0])
+    return DocumentBatch(to_texts(text), names, label_ids, offsets - offsets[0], ids)
 
 
 def to_texts(text: Any) -> Texts:
@@ -157,7 +157,7 @@ def read_batches(source: CorpusInput, run: Run) -> Iterator[Document | DocumentB
 
 def make_object_parser(source: CorpusInput, parse_record: RecordParser) -> Callable[[Any, int], Document]:
     """Return a parser of JSON objects; feedback of the web page has its own fields."""
-    feedback = replace(source, fields=Fields(labels=source.fields.labels and Fields.labels))
+    feedback = replace(source, fields=Fields(labels=source.fields.labels and Fields.labels, keep=source.fields.keep))
     parse_feedback = feedback.make_record_parser(None)
 
     def parse(record: Any, number: int) -> Document:

@@ -5,21 +5,23 @@ The methods differ in how they build the trees and in the loss.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.core.dataset import Dataset
+from xmtc.core.dataset_change import DatasetChange, ModelUpdate
 from xmtc.core.hyperparameters import param
-from xmtc.core.method import Method
+from xmtc.core.method import Method, Model
 from xmtc.core.run import Run
 from xmtc.labels.streaming_kmeans import build_label_vectors
 from xmtc.labels.tree import LabelTree, SeedKey, build_balanced_trees, compress_tree
 from xmtc.linear.model import TreeModel
 from xmtc.linear.solver import Solver
 from xmtc.linear.tree_training import TreeTrainer
+from xmtc.linear.tree_update import update_trees
 
 # Documents × passes after which a node stops early (docs/explanation/linear-engine.md).
 CHEAP_TREE_NODE_VISITS = 5_000_000
@@ -96,11 +98,31 @@ class LinearLabelTrees(Method):
 
     def train(self, data: Dataset, trees: list[LabelTree], run: Run) -> TreeModel:
         """Train the linear classifiers of all nodes."""
+        return self.build_trainer(data).train(data, trees, run)
+
+    def update(self, model: Model, change: DatasetChange, run: Run) -> ModelUpdate | None:
+        """Keep the trees and train the classifiers that a change affects."""
+        is_suitable = isinstance(model, TreeModel) and not self.match_negatives and change.new.weights is None
+        if not is_suitable:
+            return None
+        assert isinstance(model, TreeModel)
+        updated = update_trees(self.build_trainer(change.new), model.trees, change, run, self.max_leaf)
+        if updated is None:
+            return None
+        trees = tuple(result.tree for result in updated)
+        return ModelUpdate(
+            replace(model, n_labels=change.new.n_labels, views=change.new.sizes, trees=trees),
+            sum(result.n_trained for result in updated),
+            sum(len(tree.bias) for tree in trees),
+            np.concatenate([result.pending for result in updated]),
+        )
+
+    def build_trainer(self, data: Dataset) -> TreeTrainer:
+        """Return the trainer of the nodes for some documents."""
         solver = Solver(self.loss, self.C, self.eps, self.max_passes, self.seed, cheap_visits=CHEAP_TREE_NODE_VISITS)
         solver.check_feature_scale(data.X, data.weights)
         solver = solver.for_features(data.X)
         min_weight = self.min_weight * data.bag.weight_scale / solver.feature_length
-        trainer = TreeTrainer(
+        return TreeTrainer(
             solver, self.link, min_weight=min_weight, beam=self.beam, should_match_negatives=self.match_negatives
         )
-        return trainer.train(data, trees, run)

@@ -7,8 +7,8 @@ differ in the loss, the regulariser and the solver.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,9 +17,11 @@ from threadpoolctl import threadpool_limits
 
 from xmtc.core.checkpoint import claim_checkpoint
 from xmtc.core.dataset import Dataset
+from xmtc.core.dataset_change import DatasetChange, ModelUpdate
 from xmtc.core.events import Convergence
-from xmtc.core.method import Method
+from xmtc.core.method import Method, Model
 from xmtc.core.run import Run
+from xmtc.linear.flat_update import update_flat_tree
 from xmtc.linear.model import EXHAUSTIVE_BEAM, TreeModel
 from xmtc.linear.packing import (
     MAX_CHUNK_SLOTS,
@@ -66,6 +68,29 @@ class OneVsAll(Method):
             pieces = list(run.map_with_checkpoint(train, blocks, lambda block: f"labels-{block.start}", "training"))
         report_convergence((Convergence(*map(int, piece.pop("convergence", ()))) for piece in pieces), run)
         return build_flat_model(data, [SparseWeights(**piece) for piece in pieces])
+
+    def update(self, model: Model, change: DatasetChange, run: Run) -> ModelUpdate | None:
+        """Train the labels that a change affects."""
+        if not isinstance(model, TreeModel) or change.new.weights is not None:
+            return None
+
+        def train(labels: np.ndarray) -> Iterator[SparseWeights]:
+            data = change.new.select_label_columns(labels)
+            train_block, label_columns = self.build_block_trainer(data), csc_array(data.Y)
+            parts = run.map(
+                lambda block: train_block(csr_array(label_columns[:, block]), block.start),
+                split_label_blocks(len(labels)),
+                "training",
+            )
+            for weights, _ in parts:
+                yield weights
+
+        with threadpool_limits(1, "blas"):
+            updated = update_flat_tree(model.trees[0], change, train)
+        if updated is None:
+            return None
+        smaller = replace(model, n_labels=change.new.n_labels, views=change.new.sizes, trees=(updated.tree,))
+        return ModelUpdate(smaller, updated.n_trained, change.new.n_labels, updated.pending)
 
 
 def split_label_blocks(n_labels: int) -> list[slice]:

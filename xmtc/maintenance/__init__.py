@@ -1,0 +1,1 @@
+"""Maintenance of trained taggers: newer versions of their vocabulary."""
