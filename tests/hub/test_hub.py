@@ -79,6 +79,16 @@ print(Classifier.from_pretrained("hf:library/second").predict(["the moon"], k=1)
     assert "## Intended use\n\nTests only.\n" in files["README.md"].decode()
 
 
+def test_kept_training_documents_are_not_shared(hub, environment, tmp_path):
+    Classifier("parabel", min_df=1).fit(TEXTS, LABELS, keep_training=True).save(tmp_path / "model")
+    assert (tmp_path / "model" / "training.safetensors").exists()
+    run(environment, "push", str(tmp_path / "model"), "hf:library/private")
+    (files,) = hub.commits["library/private"].values()
+    assert "training.safetensors" not in files
+    run(environment, "pull", "hf:library/private", "-o", str(tmp_path / "pulled"))
+    assert Classifier.load(tmp_path / "pulled").tagger_.training is None
+
+
 def test_a_revision_is_pulled(model, hub, environment, tmp_path):
     run(environment, "push", str(model), "hf:library/third")
     (commit,) = hub.commits["library/third"]

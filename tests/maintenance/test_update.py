@@ -123,6 +123,39 @@ def test_documents_and_labels_are_forgotten(tagger):
         update_tagger(tagger, forget=[f"d{i}" for i in range(80)])
 
 
+def test_names_of_labels_stay_training_documents():
+    """Names are no documents: they are not counted, and go with their label."""
+    words = {"purring": "cat", "barking": "dog", "shining": "sun", "raining": "rain"}
+    topics = {name: TOPICS[topic] for name, topic in words.items()}
+    parameters = {"name_documents": "always", "name_weight": 2.0, "name_length": 0.5}
+    tagger = train_keeping(make_documents(80, topics=topics), **parameters)
+    assert tagger.training.is_name.sum() == 4
+    updated, report = astuple(update_tagger(tagger, make_documents(20, 1, topics, "n"), remove_labels=["raining"]))
+    assert (report.n_docs, updated.about["n_docs"]) == (100, 100)
+    store = updated.training.to_dataset()
+    assert (store.n_docs, store.is_name.sum(), store.document_labels.shape[0]) == (103, 3, 100)
+    np.testing.assert_array_equal(updated.frequencies, np.bincount(store.document_labels.indices, minlength=3))
+    lengths = np.sqrt(store.X.multiply(store.X).sum(axis=1))[store.is_name]
+    np.testing.assert_allclose(lengths, 0.5, rtol=1e-5)
+    np.testing.assert_allclose(store.weights[store.is_name], 2.0)
+    assert max(predict(updated, "shining"), key=predict(updated, "shining").get) == "shining"
+    with pytest.raises(XmtcError, match="keeps no document with the id ''"):
+        update_tagger(updated, forget=[""])
+
+
+def test_word_ngrams_keep_their_weight_in_a_rebuild():
+    documents = make_documents(80)
+    tagger = train_keeping(documents, analyzer="words:1-2", ngram_weight=0.25, ngram_min_df=1, ngram_min_lift=0.0)
+    rebuilt = update_tagger(tagger, [Document("x", "purr meow", ["cat"])], rebuild=True, run=ONE).tagger
+    before, after = (
+        dict(zip(t.views["tfidf"].vocabulary.words(), t.views["tfidf"].idf, strict=True)) for t in (tagger, rebuilt)
+    )
+    pairs = [term for term in after if " " in term]
+    assert pairs
+    assert {term: after[term] for term in pairs} == {term: before[term] for term in pairs}
+    assert after["purr"] != before["purr"]
+
+
 def test_a_label_without_documents_is_left_out(tagger):
     only = update_tagger(tagger, [Document("b", "purr sky", ["bird"])], run=ONE).tagger
     report = update_tagger(only, forget=["b"], run=ONE).report

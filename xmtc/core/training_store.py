@@ -64,6 +64,7 @@ class TrainingStore(Form):
     rejected_ends: np.ndarray = array(np.int64)  # (n_docs + 1,)
     rejected: np.ndarray = array(np.int32)  # labels that a person has rejected
     weights: np.ndarray = array(np.float32)  # (n_docs,), or (0,) if all documents count alike
+    is_name: np.ndarray = array(np.bool_)  # (n_docs,), rows that are names of labels, or (0,) if there are none
     pending: np.ndarray = array(np.float32)  # `ModelUpdate.pending` of the last update, or (0,) after a training
 
     @classmethod
@@ -76,8 +77,10 @@ class TrainingStore(Form):
         n_changed: int = 0,
         pending: np.ndarray | None = None,
     ) -> TrainingStore:
-        """Store documents with their labels."""
+        """Store documents with their labels; names of labels may follow the documents, and have no ids and hashes."""
         assert data.Y is not None
+        n_names = data.n_docs - len(ids)
+        ids, hashes = [*ids, *[""] * n_names], np.append(np.array(hashes, np.uint64), np.zeros(n_names, np.uint64))
         encoded = [id.encode("utf-8", "replace") for id in ids]
         no_rejected = csr_array(data.Y.shape, dtype=np.float32)
         negatives = no_rejected if rejected is None else rejected
@@ -87,12 +90,13 @@ class TrainingStore(Form):
             n_changed=n_changed,
             id_text=np.frombuffer(b"".join(encoded), np.uint8),
             id_ends=np.concatenate([[0], np.cumsum([len(id) for id in encoded])]).astype(np.int64),
-            hashes=np.array(hashes, np.uint64),
+            hashes=hashes,
             label_ends=data.Y.indptr.astype(np.int64),
             labels=data.Y.indices.astype(np.int32),
             rejected_ends=negatives.indptr.astype(np.int64),
             rejected=negatives.indices.astype(np.int32),
             weights=np.zeros(0, np.float32) if data.weights is None else data.weights,
+            is_name=np.zeros(0, bool) if data.is_name is None else data.is_name,
             pending=np.zeros(0, np.float32) if pending is None else pending,
         )
 
@@ -114,7 +118,8 @@ class TrainingStore(Form):
     def to_dataset(self) -> Dataset:
         """Return the documents with their labels, validated."""
         views = {name: view.to_view() for name, view in self.views.items()}  # type: ignore[attr-defined]
-        return Dataset(views, self.label_matrix(), self.weights if len(self.weights) else None)
+        weights, is_name = (part if len(part) else None for part in (self.weights, self.is_name))
+        return Dataset(views, self.label_matrix(), weights, is_name=is_name)
 
     def label_matrix(self) -> csr_array:
         return build_indicator(self.label_ends, self.labels, self.n_labels)
@@ -139,6 +144,8 @@ class TrainingStore(Form):
         n = self.n_docs
         if not n or not is_offset_array(self.id_ends, n, len(self.id_text)) or len(self.weights) not in (0, n):
             raise ValueError("its training documents do not have one id and weight each")
+        if len(self.is_name) not in (0, n):
+            raise ValueError("it does not say which training documents are names of labels")
         for ends, labels in ((self.label_ends, self.labels), (self.rejected_ends, self.rejected)):
             is_valid = is_offset_array(ends, n, len(labels))
             if not is_valid or labels.min(initial=0) < 0 or labels.max(initial=-1) >= self.n_labels:

@@ -81,7 +81,7 @@ def spread_columns(bag: Bag, columns: np.ndarray, n_columns: int) -> Bag:
 def refit_view(view: FittedView, bag: Bag) -> tuple[FittedView, Bag]:
     """Weigh the terms of a tf-idf view by their frequency in all documents, and drop those that no document has now.
 
-    Other views stay as they are."""
+    Word n-grams keep their weights, which include that of n-grams beside words. Other views stay as they are."""
     if not isinstance(view, (FittedTfidf, JoinedTfidf)):
         return view, bag
     parts = view.parts if isinstance(view, JoinedTfidf) else (view,)
@@ -90,11 +90,12 @@ def refit_view(view: FittedView, bag: Bag) -> tuple[FittedView, Bag]:
         block = csr_array(bag.matrix[:, start : start + part.size])
         frequencies = np.bincount(block.indices, minlength=part.size)
         kept = np.flatnonzero(frequencies)
-        idf = compute_idf(frequencies[kept], bag.n_docs)
+        index = StringIndex.from_subset(part.vocabulary.text, part.vocabulary.ends, kept)
+        is_fixed = ~mark_single_words(index.text, index.ends) & (not is_gram_view(part))
+        idf = np.where(is_fixed, part.idf[kept], compute_idf(frequencies[kept], bag.n_docs))
         block = csr_array(block[:, kept])
         block.data = (block.data * (idf / part.idf[kept])[block.indices]).astype(np.float32)
         blocks.append(normalise_rows(block))
-        index = StringIndex.from_subset(part.vocabulary.text, part.vocabulary.ends, kept)
         refitted.append(replace(part, vocabulary=index, idf=idf))
         kept_columns.append(start + kept)
         start += part.size

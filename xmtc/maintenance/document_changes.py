@@ -43,9 +43,9 @@ class DocumentFinder:
     """Rows of stored documents by their own id, or by their content."""
 
     def __init__(self, store: TrainingStore) -> None:
-        ids, hashes = store.read_ids(), store.hashes.tolist()
+        ids, hashes, names = store.read_ids(), store.hashes.tolist(), set(np.flatnonzero(store.is_name).tolist())
         self.rows_by_id = {id: row for row, id in enumerate(ids) if id}
-        self.rows_by_hash = {content: row for row, content in enumerate(hashes)}
+        self.rows_by_hash = {content: row for row, content in enumerate(hashes) if row not in names}
 
     def find(self, document: Document) -> int:
         """Return the row of a document, or NEW_ROW; only a document without an id of its own is found by content."""
@@ -115,6 +115,8 @@ def merge_documents(
 ) -> MergedDocuments:
     """Return all documents after an update: corrected ones in their old place, new ones at the end.
 
+    Names of removed labels are left out.
+
     Parameters
     ----------
     store, stored
@@ -136,7 +138,6 @@ def merge_documents(
             appended.append(n_stored + number)
         else:
             source[change.row] = n_stored + number
-    order = np.concatenate([np.delete(source, forgotten), np.array(appended, np.int64)])
     numbers = {label: number for number, label in enumerate(labels)}
     Y, rejected = (
         csr_array(vstack([renumber_columns(old, targets, len(labels)), build_label_rows(new, numbers)], format="csr"))
@@ -145,14 +146,18 @@ def merge_documents(
             (store.rejected_matrix(), [change.rejected for change in changes]),
         )
     )
-    weights = None
-    if stored.weights is not None:
-        weights = np.concatenate([stored.weights, np.ones(len(changes), np.float32)])
+    weights, is_name = stored.weights, stored.is_name
+    if weights is not None:
+        weights = np.append(weights, np.ones(len(changes), np.float32))
+    if is_name is not None:
+        forgotten = np.append(forgotten, np.flatnonzero(is_name & (np.diff(Y.indptr)[:n_stored] == 0)))
+        is_name = np.append(is_name, np.zeros(len(changes), bool))
+    order = np.concatenate([np.delete(source, forgotten), np.array(appended, np.int64)])
     views = {name: stack_views(view, changed.views[name]) for name, view in stored.views.items()}
     ids = [*store.read_ids(), *(get_own_id(change.document) for change in changes)]
     hashes = np.append(store.hashes, np.array([hash_document(change.document) for change in changes], np.uint64))
     return MergedDocuments(
-        data=Dataset(views, Y, weights).select_rows(order),
+        data=Dataset(views, Y, weights, is_name=is_name).select_rows(order),
         rejected=rejected[order],
         ids=[ids[i] for i in order.tolist()],
         hashes=hashes[order],

@@ -154,7 +154,7 @@ def update_tagger(
         n_new=sum(change.row == NEW_ROW for change in kept_rows),
         n_corrected=sum(change.row != NEW_ROW for change in kept_rows),
         n_forgotten=len(forgotten),
-        n_docs=merged.data.n_docs,
+        n_docs=merged.data.document_labels.shape[0],
         new_labels=tuple(sorted(set(plan.labels) - set(tagger.labels.words()))),
         removed_labels=tuple(sorted(set(tagger.labels.words()) - set(plan.labels))),
         training=trained.description,
@@ -257,8 +257,18 @@ def refit_features(views: FittedViews, data: Dataset) -> tuple[FittedViews, Data
     for name, view in views.items():
         bag = data.views[name]
         if isinstance(bag, Bag):
-            fitted[name], documents[name] = refit_view(view, bag)
+            fitted[name], refitted = refit_view(view, bag)
+            documents[name] = refitted if data.is_name is None else keep_lengths(refitted, bag, data.is_name)
     return fitted, data.copy_with(views=documents)
+
+
+def keep_lengths(bag: Bag, before: Bag, rows: np.ndarray) -> Bag:
+    """Return a bag whose marked rows have the lengths that they had before; names of labels are not of length 1."""
+    squares = [np.asarray(part.matrix.multiply(part.matrix).sum(axis=1)).ravel() for part in (before, bag)]
+    factors = np.where(rows & (squares[1] > 0), np.sqrt(squares[0] / np.maximum(squares[1], 1e-30)), 1.0)
+    matrix = bag.matrix.copy()
+    matrix.data *= np.repeat(factors, np.diff(matrix.indptr)).astype(np.float32)
+    return bag.copy_with(matrix=matrix)
 
 
 class TrainedUpdate(NamedTuple):
@@ -357,7 +367,7 @@ def rename_parts(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments, model
     data, index = merged.data, StringIndex.from_strings(plan.labels)
     assert data.Y is not None
     about = {name: value for name, value in tagger.about.items() if name != "decision"}
-    about |= {"n_docs": data.n_docs, "n_labels": len(plan.labels), "sizes": data.sizes}
+    about |= {"n_docs": data.document_labels.shape[0], "n_labels": len(plan.labels), "sizes": data.sizes}
     concepts = tagger.concepts
     if concepts is not None:
         concepts = LabelConcepts.from_labels(concepts.vocabulary, plan.labels, concepts.language or None)
@@ -365,7 +375,7 @@ def rename_parts(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments, model
     renamed = replace(
         tagger,
         labels=index,
-        frequencies=np.bincount(data.Y.indices, minlength=len(plan.labels)).astype(np.int64),
+        frequencies=np.bincount(data.document_labels.indices, minlength=len(plan.labels)).astype(np.int64),
         model=model,
         about=about,
         concepts=concepts,
