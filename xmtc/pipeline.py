@@ -20,6 +20,7 @@ from xmtc.analyzer_selection import AnalyzerChoice, TextSpool, count_and_sample,
 from xmtc.core.array_validation import NUMERIC_KINDS, as_document_weights
 from xmtc.core.dataset import Bag, Dataset, LabelNames, Tokens
 from xmtc.core.method import LabelName, Method
+from xmtc.core.progress import print_to_stderr
 from xmtc.core.registry import find_package
 from xmtc.core.run import Run, check_run
 from xmtc.core.training_store import TrainingStore, renumber_columns
@@ -144,7 +145,7 @@ class Pipeline:
         if weights is not None:
             prepared = replace(prepared, data=replace(prepared.data, weights=weights))
         valid_data = None if valid is None else prepared.build_labelled_dataset(valid, run)
-        store = prepared.store(keep_training)
+        store = prepared.store(keep_training, run)
         tagger = replace(prepared.train(self.method, valid_data, run, self.calibration), training=store)
         about = tagger.about | {"reading": read_options} if read_options else tagger.about
         return replace(tagger, history=tuple(history), about=about)
@@ -285,7 +286,7 @@ class TrainingData:
     analyzer_choice: AnalyzerChoice | None = None  # for analyzer=auto
     identities: IdentityCollector | None = None  # of the documents
 
-    def store(self, keep: bool | None) -> TrainingStore | None:
+    def store(self, keep: bool | None, run: Run = Run()) -> TrainingStore | None:
         """Return the documents for later updates; None if they are not kept."""
         if keep is False or self.identities is None:
             return None
@@ -294,10 +295,9 @@ class TrainingData:
         data = self.data.copy_with(Y=Y)
         training = TrainingStore.from_dataset(data, self.identities.ids, self.identities.hashes)
         is_kept, size = keep or training.n_bytes <= MAX_KEPT_BYTES, training.n_bytes / 2**20
-        how = "keeps" if is_kept else "does not keep"
-        logging.getLogger("xmtc.kept_training").info(
-            "The model %s ids, features and labels of its documents for updates (%.1f MiB).", how, size
-        )
+        if run.progress:
+            how = "keeps" if is_kept else "does not keep"
+            print_to_stderr(f"The model {how} ids, features and labels of its documents for updates ({size:.1f} MiB).")
         return training if is_kept else None
 
     @property
