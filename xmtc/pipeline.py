@@ -22,6 +22,7 @@ from xmtc.core.array_validation import NUMERIC_KINDS, as_document_weights
 from xmtc.core.dataset import Bag, Dataset, LabelNames, Tokens
 from xmtc.core.hyperparameters import resolve_value
 from xmtc.core.method import LabelName, Method
+from xmtc.core.progress import print_to_stderr
 from xmtc.core.registry import find_package
 from xmtc.core.run import Run, check_run
 from xmtc.core.training_store import TrainingStore, renumber_columns
@@ -178,7 +179,7 @@ class Pipeline:
         if weights is not None:
             prepared = prepared.with_document_weights(weights)
         valid_data = None if valid is None else prepared.build_labelled_dataset(valid, run)
-        store = prepared.store(keep_training)
+        store = prepared.store(keep_training, run)
         tagger = replace(prepared.train(self.method, valid_data, run, self.calibration), training=store)
         plan = {"plan": self.plan.as_json()} if self.plan else {}
         return replace(tagger, history=tuple(history), about=tagger.about | add_reading(read_options) | plan)
@@ -436,7 +437,7 @@ class TrainingData:
             name_choice=replace(self.name_choice, n_names=n_names, n_unseen_labels=n_unseen),
         )
 
-    def store(self, keep: bool | None) -> TrainingStore | None:
+    def store(self, keep: bool | None, run: Run = Run()) -> TrainingStore | None:
         """Return the documents for later updates; None if they are not kept."""
         if keep is False or self.identities is None:
             return None
@@ -445,10 +446,9 @@ class TrainingData:
         data = self.data.copy_with(Y=Y)
         training = TrainingStore.from_dataset(data, self.identities.ids, self.identities.hashes)
         is_kept, size = keep or training.n_bytes <= MAX_KEPT_BYTES, training.n_bytes / 2**20
-        how = "keeps" if is_kept else "does not keep"
-        logging.getLogger("xmtc.kept_training").info(
-            "The model %s ids, features and labels of its documents for updates (%.1f MiB).", how, size
-        )
+        if run.progress:
+            how = "keeps" if is_kept else "does not keep"
+            print_to_stderr(f"The model {how} ids, features and labels of its documents for updates ({size:.1f} MiB).")
         return training if is_kept else None
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -67,15 +66,6 @@ def is_json_log(path: Path) -> bool:
         return not first or {"time", "event"} <= dict(json.loads(first)).keys()
     except (ValueError, TypeError, RecursionError):
         return False
-
-
-@functools.cache
-def announce_kept_training() -> None:
-    """Print a line to standard error that says which training data a model keeps, before it is trained."""
-    logger, handler = logging.getLogger("xmtc.kept_training"), logging.Handler()
-    handler.emit = lambda record: print_to_stderr(record.getMessage())  # type: ignore[method-assign]
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
 
 
 @functools.cache

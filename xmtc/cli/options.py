@@ -305,13 +305,12 @@ def make_run(
     cluster: str = "",
     workers: int = 0,
 ) -> Run:
-    from xmtc.cli.log import announce_compilation, announce_kept_training, make_json_log
+    from xmtc.cli.log import announce_compilation, make_json_log
     from xmtc.core.checkpoint import Checkpoint
     from xmtc.core.run import Run
 
     if not quiet:
         announce_compilation()
-        announce_kept_training()
     watch = () if log_json is None else make_json_log(log_json)
     connect_cluster(cluster)
     return Run(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -15,8 +16,12 @@ from xmtc.core.sparse import narrow_indptr
 from xmtc.storage.form import Form, array
 
 
-class StoredView(Form):
+class StoredView(Form, ABC):
     """Documents in one view."""
+
+    @abstractmethod
+    def to_view(self) -> Bag | Tokens:
+        """Return the documents, validated."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ class TrainingStore(Form):
 
     def to_dataset(self) -> Dataset:
         """Return the documents with their labels, validated."""
-        views = {name: view.to_view() for name, view in self.views.items()}  # type: ignore[attr-defined]
+        views = {name: view.to_view() for name, view in self.views.items()}
         weights, is_name = (part if len(part) else None for part in (self.weights, self.is_name))
         return Dataset(views, self.label_matrix(), weights, is_name=is_name)
 
@@ -190,14 +195,3 @@ def renumber_columns(matrix: csr_array, targets: np.ndarray, n_columns: int) -> 
     renumbered.sum_duplicates()
     renumbered.data[:] = 1
     return renumbered
-
-
-def replace_terms(views: Mapping[str, Bag | Tokens], template: Mapping[str, Bag | Tokens]) -> dict[str, Bag | Tokens]:
-    """Return stored views with the terms and encoder of the same views of other documents."""
-    return {
-        name: view.copy_with(vocabulary=other.vocabulary)
-        if isinstance(view, Bag)
-        else view.copy_with(vocabulary=other.vocabulary, encoder=other.encoder)  # type: ignore[union-attr]
-        for name, view in views.items()
-        for other in [template[name]]
-    }
