@@ -122,7 +122,7 @@ NO_NAMES = NameScale(0.0, 0.0)
 
 def has_name_training(method: Method, content: str = TEXTS) -> bool:
     """Return True if a method can train on label names as documents: a linear method that does not match names."""
-    return content == TEXTS and method.has_weight_support and not method.has_label_name_input
+    return content == TEXTS and method.has_name_documents and not method.has_label_name_input
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,8 @@ class Pipeline:
         (view,) = self.views.values()
         plan = make_training_plan(self.method, view, list(documents), run)
         logging.getLogger("xmtc").info("Plan: xmtc train %s; %s.", plan.arguments, plan.reason)
-        parameters = view.explicit_values | as_unparsed(plan.parameters)
+        own = {} if self.names is None else self.names.explicit_values
+        parameters = view.explicit_values | own | as_unparsed(plan.parameters)
         return replace(
             Pipeline.from_parameters(plan.method, view.input_kind, parameters), calibration=self.calibration, plan=plan
         )

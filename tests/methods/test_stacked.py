@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from xmtc.methods.ensemble.candidates import (
     round_frequencies,
 )
 from xmtc.methods.ensemble.model import RemappedModel
-from xmtc.methods.ensemble.stacked import RankerExamples, assign_folds, choose_fold_number, select_ranker
+from xmtc.methods.ensemble.stacked import NO_FOLD, RankerExamples, assign_folds, choose_fold_number, select_ranker
 from xmtc.methods.ensemble.stacked_model import StackedModel
 from xmtc.parameters import method_from_json, parameters_from_about
 from xmtc.pipeline import Pipeline
@@ -58,6 +59,30 @@ def evaluate_slowly(trees: BoostedTrees, row: np.ndarray) -> float:
             node = int(side[node])
         total += trees.values[node]
     return total
+
+
+@pytest.mark.parametrize("method", ["stacked", "auto"])
+def test_labels_without_documents_are_predicted_by_their_names(method, tmp_path):
+    texts, labels = TRAIN
+    (tmp_path / "names.tsv").write_text("".join(f"{label}\tlabel {label}\n" for label in {*chain(*labels), "zebra"}))
+    options = {"members": ("parabel", "dismec"), "folds": 2, "parabel.n_trees": 1} if method == "stacked" else {}
+    options |= {"vocabulary": str(tmp_path / "names.tsv"), "name_documents": "always", "name_weight": 3.0}
+    classifier = Classifier(method, min_df=1, name_length=1.0, **options).fit(texts, labels, run=ONE)
+    assert classifier.predict(["a zebra"], k=1) == [["zebra"]]
+    tagger = classifier.tagger_
+    assert tagger.frequencies.sum() == sum(map(len, labels))
+    assert tagger.about["n_docs"] == len(texts)
+
+
+def test_weights_of_documents_are_refused_also_beside_names():
+    texts, labels = TRAIN
+    options = {"name_documents": "always", "name_weight": 3.0, "name_length": 1.0, "folds": 2}
+    classifier = Classifier("stacked", members=("parabel", "dismec"), min_df=1, **options)
+    weights = np.ones(len(texts))
+    classifier.fit(texts, labels, sample_weight=weights, run=ONE)
+    weights[0] = 2
+    with pytest.raises(XmtcError, match="does not support document weights"):
+        classifier.fit(texts, labels, sample_weight=weights, run=ONE)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -116,6 +141,11 @@ def test_equal_documents_are_in_one_fold():
     folds = assign_folds(Dataset.from_matrix(X, np.ones((90, 1))), 3, seed=0)
     assert (folds.reshape(30, 3) == folds.reshape(30, 3)[:, :1]).all()
     assert np.bincount(folds).tolist() == [30, 30, 30]
+    is_name = np.arange(90) >= 80
+    with_names = Dataset.from_matrix(X, np.ones((90, 1)))
+    folds = assign_folds(replace(with_names, is_name=is_name), 3, seed=0)
+    assert (folds[is_name] == NO_FOLD).all()
+    assert folds[~is_name].min() == 0
     assert [choose_fold_number(n) for n in (500, 10_000, 30_000)] == [5, 3, 2]
 
 

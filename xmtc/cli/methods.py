@@ -28,17 +28,27 @@ def methods(
         echo("\n`xmtc methods NAME` lists the hyper-parameters of a method.")
         return
     method = method_class(name)
-    has_names = method.has_weight_support and not method.has_label_name_input  # True for properties of combinations
     echo(f"{name}: {get_first_docstring_line(method)}\n")
     echo(format_parameters(method))
     for view in list_method_views(method):
         echo(f"\n{view_class(view).title}:\n")
         echo(format_parameters(view_class(view), method.view_defaults))
     recipes: list[type[NameTraining | Calibration]] = [NameTraining, Calibration]
-    for recipe in recipes if has_names else recipes[1:]:
+    for recipe in recipes if can_train_on_names(name) else recipes[1:]:
         echo(f"\n{recipe.title}:\n")
         echo(format_parameters(recipe))
     echo(f"\nSet them with -p: xmtc train CORPUS -m {name} -o MODEL -p NAME=VALUE")
+
+
+def can_train_on_names(name: str) -> bool:
+    """Return True if a method with default parameters can train on label names as documents."""
+    from xmtc.methods import as_method
+    from xmtc.name_documents import has_name_training
+
+    try:
+        return has_name_training(as_method(name))
+    except ImportError:  # of a network that is a default member
+        return False
 
 
 def list_method_views(method: type[Method]) -> list[str]:

@@ -272,6 +272,11 @@ class Dataset:
         return self.Y if self.is_name is None else self.Y[~self.is_name]
 
     @property
+    def has_weights_of_names_only(self) -> bool:
+        """True if all documents have weight 1, and only names of labels may have others."""
+        return self.weights is not None and self.is_name is not None and bool((self.weights[~self.is_name] == 1).all())
+
+    @property
     def bag(self) -> Bag:
         """The only view that is a Bag."""
         (bag,) = (view for view in self.views.values() if isinstance(view, Bag))

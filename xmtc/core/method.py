@@ -305,7 +305,8 @@ class Method(ParameterSet, ABC):
                 f"Found {data.n_docs} documents and {data.n_labels} labels to train on; expected at least one of each: "
                 "Dataset(views, Y)."
             )
-        if data.weights is not None and not self.has_weight_support:
+        is_weighted = data.weights is not None and not (self.has_name_documents and data.has_weights_of_names_only)
+        if is_weighted and not self.has_weight_support:
             raise XmtcError(
                 f"{type(self).__name__} does not support document weights; omit sample_weight, or use a method that "
                 "supports them, such as parabel or dismec."
@@ -317,6 +318,11 @@ class Method(ParameterSet, ABC):
                     f"{format_view_sizes(part.sizes)} and {part.n_labels} labels" for part in (valid, data)
                 )
                 raise XmtcError(f"The validation documents have {actual}; expected {expected}, as in training.")
+
+    @property
+    def has_name_documents(self) -> bool:
+        """Whether names of labels, which have weights, may be training documents (`Dataset.is_name`)."""
+        return self.has_weight_support
 
     @abstractmethod
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> Model:

@@ -39,5 +39,9 @@ class Auto(Method):
     minutes: float = param(10.0, "Time budget of the training in minutes.", low=0.1, high=10_000)
     seed: int = param(0, "Random seed of the sample and of the combination.", low=0, high=2**32 - 1)
 
+    @property
+    def has_name_documents(self) -> bool:
+        return True  # as the planned methods
+
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> Model:
         return Stacked(seed=self.seed, minutes=self.minutes).fit(data, valid, run)

@@ -71,6 +71,7 @@ from xmtc.methods.ensemble.stacked_model import StackedModel
 MIN_STACKING_DOCUMENTS = 200
 FOLDS_BY_DOCUMENTS = ((10_000, 5), (30_000, 3))  # members of small corpora lose more by smaller folds
 MIN_FOLDS = 2
+NO_FOLD = -1  # of names of labels, which are never held out
 SELECTION_FOLDS = 3
 MAX_RANKER_CANDIDATES = 600_000  # more make the training slower, not the ranking better
 MIN_GAIN_STANDARD_ERRORS = 2.0
@@ -112,6 +113,10 @@ class Stacked(CombinedMethod):
     seed: int = param(0, "Random seed of the folds and of the ranker.", low=0, high=2**32 - 1)
     minutes: float = param(0.0, "Time in minutes after which no further member is trained; 0 is no limit.", low=0)
     member_views: tuple[str, ...] = MEMBER_VIEWS_PARAM
+
+    @property
+    def has_name_documents(self) -> bool:
+        return all(member.has_name_documents for member in self.members)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -175,7 +180,6 @@ class Stacked(CombinedMethod):
         run: Run,
     ) -> CalibratedModel:
         """Return the combination with the ranker, or the best member alone, with calibrated scores."""
-        assert data.Y is not None
         n_seen = 1 - 1 / (1 + examples.folds.max())  # as for the members whose scores the ranker has learnt from
         model: Model = StackedModel(
             n_labels=data.n_labels,
@@ -183,7 +187,7 @@ class Stacked(CombinedMethod):
             rule=self.rule,
             models=tuple(models),
             ranker=selection.ranker,
-            frequencies=round_frequencies(n_seen * count_labels(data.Y)),
+            frequencies=round_frequencies(n_seen * count_labels(data.document_labels)),
         )
         if not selection.is_better:
             model = models[selection.best_member]
@@ -214,7 +218,10 @@ class RankerExamples(NamedTuple):
         members = [select_prediction_rows(part, rows) for part in held_out]
         candidates = collect_candidates(members, data.n_labels)
         fold_frequencies = np.stack(
-            [round_frequencies(count_labels(data.Y[folds != number])) for number in range(folds.max() + 1)]
+            [
+                round_frequencies(count_labels(data.Y[(folds != number) & (folds != NO_FOLD)]))
+                for number in range(folds.max() + 1)
+            ]
         )
         frequencies = fold_frequencies[folds[rows][candidates.documents], candidates.labels]
         X, Y = build_features(candidates, frequencies), data.Y[rows]
@@ -309,7 +316,8 @@ def choose_fold_number(n_docs: int) -> int:
 
 
 def assign_folds(data: Dataset, n_folds: int, seed: int) -> np.ndarray:
-    """Return the fold of each document, (n_docs,); documents with equal features have the same."""
+    """Return the fold of each document, (n_docs,), or NO_FOLD for names of labels; documents with equal features have
+    the same."""
     view = next(iter(data.views.values()))
     ids, ends = (view.ids, view.offsets) if isinstance(view, Tokens) else (view.matrix.indices, view.matrix.indptr)
     spans = zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
@@ -317,7 +325,8 @@ def assign_folds(data: Dataset, n_folds: int, seed: int) -> np.ndarray:
     number_by_digest = {digest: number for number, digest in enumerate(dict.fromkeys(digests))}
     groups = np.array([number_by_digest[digest] for digest in digests])
     order = np.random.default_rng(seed).permutation(len(number_by_digest))
-    return (order % n_folds)[groups]
+    folds = (order % n_folds)[groups]
+    return folds if data.is_name is None else np.where(data.is_name, NO_FOLD, folds)
 
 
 def count_labels(Y: csr_array) -> np.ndarray:
