@@ -48,7 +48,7 @@ METHODS_BY_ANALYZER = (("", "parabel"), ("", "bonsai"), ("", "dismec"), ("words:
 METHODS_OF_FEATURES = (("", "parabel"), ("", "bonsai"), ("", "dismec"))
 
 
-class Candidate(NamedTuple):
+class PlanCandidate(NamedTuple):
     """Method and analyzer of its view; an empty analyzer is that of the corpus."""
 
     analyzer: str
@@ -63,7 +63,7 @@ class Candidate(NamedTuple):
 class Trial:
     """Result of a candidate on the sample, and its expected costs on all documents."""
 
-    candidate: Candidate
+    candidate: PlanCandidate
     value: float  # nDCG@5
     view_seconds: float
     seconds: float  # of one training
@@ -149,14 +149,16 @@ def make_training_plan(method: Auto, view: View, documents: Sequence[Document], 
     return TrainingPlan(best.candidate.method, parameters | own, reason, method.minutes, seconds)
 
 
-def list_candidates(view: View, analyzer: str | None) -> list[Candidate]:
+def list_candidates(view: View, analyzer: str | None) -> list[PlanCandidate]:
     """Return the candidates, the fastest first; with an analyzer of the user, only those on it."""
     if not isinstance(view, Tfidf) or analyzer is None:
-        return [Candidate(*pair) for pair in METHODS_OF_FEATURES]
-    return [Candidate(*pair) for pair in METHODS_BY_ANALYZER if pair[0] != analyzer]
+        return [PlanCandidate(*pair) for pair in METHODS_OF_FEATURES]
+    return [PlanCandidate(*pair) for pair in METHODS_BY_ANALYZER if pair[0] != analyzer]
 
 
-def run_trials(candidates: Sequence[Candidate], view: View, sample: Sample, deadline: float, run: Run) -> list[Trial]:
+def run_trials(
+    candidates: Sequence[PlanCandidate], view: View, sample: Sample, deadline: float, run: Run
+) -> list[Trial]:
     """Try the candidates until the deadline; leave out those that need too much memory."""
     trials: list[Trial] = []
     bags: dict[str, tuple[Bag, float]] = {}
@@ -172,7 +174,7 @@ def run_trials(candidates: Sequence[Candidate], view: View, sample: Sample, dead
     return trials
 
 
-def fit_sample_view(candidate: Candidate, view: View, sample: Sample, run: Run) -> tuple[Bag, float]:
+def fit_sample_view(candidate: PlanCandidate, view: View, sample: Sample, run: Run) -> tuple[Bag, float]:
     """Return the sample in the view of a candidate, and the expected time for all documents."""
     begin, own = perf_counter(), {"analyzer": candidate.analyzer} if candidate.analyzer else {}
     _, bag = view.replace(**own).fit(extract_contents(sample.documents, view.input_kind), run)
@@ -185,7 +187,7 @@ def estimate_memory(bag: Bag, n_docs: int) -> float:
     return bag.matrix.nnz / bag.n_docs * n_docs * BYTES_PER_FEATURE * COPIES
 
 
-def run_trial(candidate: Candidate, bag: Bag, view_seconds: float, sample: Sample, run: Run) -> Trial:
+def run_trial(candidate: PlanCandidate, bag: Bag, view_seconds: float, sample: Sample, run: Run) -> Trial:
     method = as_method(candidate.method)
     method.fit(sample.select(bag, WARM_UP_DOCUMENTS), run=run)
     times, model = [], None

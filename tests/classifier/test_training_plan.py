@@ -20,7 +20,7 @@ from xmtc.data.in_memory import to_documents
 from xmtc.methods.ensemble.auto import Auto
 from xmtc.pipeline import Pipeline
 from xmtc.training_plan import (
-    Candidate,
+    PlanCandidate,
     Sample,
     TrainingPlan,
     Trial,
@@ -34,10 +34,10 @@ from xmtc.training_plan import (
 ONE = Run(threads=1, device="cpu")
 DOCUMENTS = list(to_documents(*make_planted_corpus(700, seed=1)))
 TEST = make_planted_corpus(80, seed=2)[0]
-PARABEL = Trial(Candidate("", "parabel"), 0.60, 1.0, 1.0)
-BONSAI = Trial(Candidate("", "bonsai"), 0.65, 1.0, 4.0)
-DISMEC = Trial(Candidate("", "dismec"), 0.70, 1.0, 10.0)
-CHARS = Trial(Candidate("chars", "dismec"), 0.69, 5.0, 20.0)
+PARABEL = Trial(PlanCandidate("", "parabel"), 0.60, 1.0, 1.0)
+BONSAI = Trial(PlanCandidate("", "bonsai"), 0.65, 1.0, 4.0)
+DISMEC = Trial(PlanCandidate("", "dismec"), 0.70, 1.0, 10.0)
+CHARS = Trial(PlanCandidate("chars", "dismec"), 0.69, 5.0, 20.0)
 TRIALS = [PARABEL, BONSAI, DISMEC, CHARS]
 
 
@@ -80,8 +80,8 @@ def test_plan_of_members_names_their_views():
 
 def test_candidates():
     view = Pipeline.from_parameters("auto").views["tfidf"]
-    assert Candidate("chars", "dismec") in list_candidates(view, "words")
-    assert Candidate("chars", "dismec") not in list_candidates(view, "chars")
+    assert PlanCandidate("chars", "dismec") in list_candidates(view, "words")
+    assert PlanCandidate("chars", "dismec") not in list_candidates(view, "chars")
     assert {candidate.analyzer for candidate in list_candidates(view, None)} == {""}  # the user has set the analyzer
 
 

@@ -321,7 +321,7 @@ class Method(ParameterSet, ABC):
 
     @property
     def has_name_documents(self) -> bool:
-        """Whether names of labels, which have weights, may be training documents (`Dataset.is_name`)."""
+        """True if names of labels, which have weights, may be training documents (`Dataset.is_name`)."""
         return self.has_weight_support
 
     @abstractmethod

@@ -53,7 +53,7 @@ NO_TARGET = {"kind": LISTS, "numbers": False}  # form of labels that are lists o
 
 @dataclass(frozen=True)
 class UpdateReport:
-    """What an update has learnt, and how."""
+    """Changes that an update has learnt, and the way of its training."""
 
     n_new: int
     n_corrected: int

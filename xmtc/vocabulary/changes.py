@@ -47,7 +47,7 @@ class ConceptChange(NamedTuple):
 
 
 class LabelChange(NamedTuple):
-    """What becomes of a label: the labels that replace it, none if it is dropped."""
+    """Labels that replace a label; none if it is dropped."""
 
     label: str
     change: str

@@ -26,7 +26,7 @@ FEATURES = (
 N_FEATURES = 2 * len(FEATURES) + 1  # for unseen and for other labels, and whether a label is unseen
 
 
-class Candidates(NamedTuple):
+class MatchCandidates(NamedTuple):
     """Pairs of a text and a label, in the order of the texts and then of the labels."""
 
     rows: np.ndarray  # (n,) number of the text
@@ -101,7 +101,7 @@ class VectorSearch:
         votes = np.exp((similarities - similarities[:, :1]) / np.float32(self.index.temperature))
         return nearest, similarities, votes / votes.sum(axis=1, keepdims=True)
 
-    def find_candidates(self, queries: np.ndarray, n_candidates: int) -> Candidates:
+    def find_candidates(self, queries: np.ndarray, n_candidates: int) -> MatchCandidates:
         """Return the labels of the most similar names and of the nearest documents, with their features."""
         n_labels, queries = self.index.n_labels, project(queries, self.index.projection)
         names = self.score_names(queries)
@@ -132,7 +132,9 @@ class VectorSearch:
             top_document[rows],
             np.log1p(frequencies),
         ]
-        return Candidates(rows, labels, separate_unseen(np.stack(columns, axis=1).astype(np.float64), frequencies == 0))
+        return MatchCandidates(
+            rows, labels, separate_unseen(np.stack(columns, axis=1).astype(np.float64), frequencies == 0)
+        )
 
     def _sum_votes(
         self, nearest: np.ndarray, similarities: np.ndarray, votes: np.ndarray
