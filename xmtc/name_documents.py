@@ -163,9 +163,8 @@ class NameCatalogue:
         return [name for name in self.names if name.label in labels or name.label in self.listed]
 
 
-def has_word_labels(documents: Iterable[Document]) -> bool:
-    """Return True if most labels of the documents look like words instead of ids."""
-    labels = {label for document in documents for label in document.labels}
+def has_word_labels(labels: Collection[str]) -> bool:
+    """Return True if most labels look like words instead of ids."""
     n_words = sum(bool(WORD_PATTERN.search(label)) and not URI_PATTERN.match(label) for label in labels)
     return n_words > MIN_WORD_LABEL_SHARE * len(labels)
 
@@ -210,7 +209,7 @@ def choose_by_trial(
     if len(candidates) == 1 and is_forced:
         return NameChoice(candidates[0], "set by name_documents, name_weight and name_length")
     if len(sample) < MIN_TRIAL_DOCUMENTS:
-        reason = f"{len(sample):,} labelled documents are too few for a trial; {MIN_TRIAL_DOCUMENTS:,} are needed"
+        reason = describe_small_sample(len(sample))
         default = NameScale(options.name_weight or DEFAULT_WEIGHT, options.name_length or DEFAULT_LENGTH)
         return NameChoice(default if is_forced else NO_NAMES, reason)
     with run.stage("trying label names"):
@@ -221,6 +220,10 @@ def choose_by_trial(
     means = ", ".join(f"{100 * score.mean():.1f} with {scale}" for scale, score in scores.items())
     reason = f"nDCG@5 of {len(baseline):,} held-out documents is {100 * baseline.mean():.1f} without names, {means}"
     return NameChoice(best if is_forced or is_better(scores[best], baseline) else NO_NAMES, reason)
+
+
+def describe_small_sample(n_docs: int) -> str:
+    return f"{n_docs:,} labelled documents are too few for a trial; {MIN_TRIAL_DOCUMENTS:,} are needed"
 
 
 def is_better(score: np.ndarray, baseline: np.ndarray) -> bool:

@@ -41,12 +41,15 @@ from xmtc.methods import check_savable
 from xmtc.methods.ensemble.auto import Auto
 from xmtc.methods.ensemble.model import remap_labels
 from xmtc.name_documents import (
+    MIN_TRIAL_DOCUMENTS,
     NEVER,
+    NO_NAMES,
     NameCatalogue,
     NameChoice,
     NameTraining,
     build_catalogue,
     choose_name_weight,
+    describe_small_sample,
     fit_view_with_names,
     has_word_labels,
     join_names,
@@ -245,19 +248,21 @@ class Pipeline:
             names=self.names,
             identities=identities,
         )
-        return self._add_names(prepared, documents, collector, classes, run) if can_use_names else prepared
+        if not can_use_names or not (self.names and (self.names.vocabulary or has_word_labels(collector.id_by_label))):
+            return prepared
+        return self._add_names(prepared, documents, collector, classes, run)
 
     def _make_repeatable_for_names(self, documents: Iterable[Document]) -> tuple[Iterable[Document], bool]:
-        """Return the documents, and whether label names may become training documents, for which they are read again.
+        """Return the documents, and whether they can be read again, which label names as training documents need.
 
-        A stream of documents is then held in memory."""
+        A stream of documents is held in memory if its first labels are words."""
         if self.names is None or self.names.name_documents == NEVER or "tfidf" not in self.views:
             return documents, False
         if is_repeatable(documents):
-            return documents, bool(self.names.vocabulary) or has_word_labels(islice(documents, FIRST_DOCUMENTS))
+            return documents, True
         documents = iter(documents)
         first = list(islice(documents, FIRST_DOCUMENTS))
-        if self.names.vocabulary or has_word_labels(first):
+        if self.names.vocabulary or has_word_labels({label for document in first for label in document.labels}):
             return [*first, *documents], True
         return chain(first, documents), False
 
@@ -273,7 +278,10 @@ class Pipeline:
         assert self.names is not None
         assert prepared.data.Y is not None
         views = {name: prepared.set_analyzer(view) for name, view in self.views.items()}
-        sample = sample_documents(documents, np.diff(prepared.data.Y.indptr) > 0)
+        is_labelled = np.diff(prepared.data.Y.indptr) > 0
+        if self.names.name_documents == AUTO and is_labelled.sum() < MIN_TRIAL_DOCUMENTS:
+            return replace(prepared, name_choice=NameChoice(NO_NAMES, describe_small_sample(int(is_labelled.sum()))))
+        sample = sample_documents(documents, is_labelled)
         texts = (document.text for document in sample)
         known_classes = None if classes is None else set(classes)
         catalogue = build_catalogue(self.names, sorted(collector.id_by_label), texts, known_classes)

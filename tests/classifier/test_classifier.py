@@ -27,6 +27,7 @@ def frame(columns: dict):
 
 CLOSE = "the solver ends when it is close enough (eps), the check compares to 1e-7; see test_document_weights.py"
 CANNOT_APPLY = {
+    "check_fit_score_takes_y": "partial_fit after fit needs the documents that fit keeps with keep_training=True",
     "check_do_not_raise_errors_in_init_or_set_params": "a wrong parameter is refused when it is set, not at fit",
     "check_sample_weight_equivalence_on_dense_data": CLOSE,
     "check_sample_weight_equivalence_on_sparse_data": CLOSE,

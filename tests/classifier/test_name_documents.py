@@ -228,7 +228,7 @@ def test_a_stream_and_threads_give_the_same_model(named: Tagger, vocabulary: Pat
 
 def test_only_labels_with_letters_are_words() -> None:
     def are_words(*labels: str) -> bool:
-        return has_word_labels([Document("", "", list(labels))])
+        return has_word_labels(labels)
 
     assert are_words("apache tomcat", "python", "4711")
     assert not are_words("4711", "78.2", "118500775")

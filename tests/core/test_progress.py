@@ -290,9 +290,9 @@ def test_a_log_has_a_json_line_for_each_event_in_order(corpus_folder):
     assert list(dict.fromkeys(ended)) == expected
     for entry in result:
         del entry["time"]
-    assert [entry for entry in result if entry["event"] in ("stage", "pass")] == read_log(
-        corpus_folder / "logged" / "history.jsonl"
-    )
+    *history, command = read_log(corpus_folder / "logged" / "history.jsonl")
+    assert [entry for entry in result if entry["event"] in ("stage", "pass")] == history
+    assert command == {"event": "command", "command": f"xmtc {' '.join(words)}"}
 
     assert xmtc("evaluate", "model", "test.jsonl", "--log-json", "log.jsonl", cwd=corpus_folder).returncode == 0
     more = read_log(corpus_folder / "log.jsonl")
@@ -359,5 +359,5 @@ def test_tuning_logs_trials_and_training(corpus_folder):
     assert all(trial["parameters"]["n_trees"] in (1, 2) and trial["value"] > 0 for trial in trials)
     titles = [entry["title"] for entry in result if entry["event"] == "stage"]
     assert (titles[0], titles[-1]) == ("tuning parabel", "training")
-    history = read_log(corpus_folder / "tuned" / "history.jsonl")
+    history = [entry for entry in read_log(corpus_folder / "tuned" / "history.jsonl") if entry["event"] != "command"]
     assert [entry["title"] for entry in history] == titles[1:]

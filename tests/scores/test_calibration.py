@@ -248,9 +248,11 @@ def test_members_that_hold_documents_out_are_trained_once_and_others_twice(monke
         monkeypatch.setattr(
             kind,
             "fit",
-            lambda self, data, *more, fit=fit, sizes=sizes: sizes.append(data.n_docs) or fit(self, data, *more),
+            lambda self, data, *more, fit=fit, sizes=sizes, **options: (
+                sizes.append(data.n_docs) or fit(self, data, *more, **options)
+            ),
         )
-    settings = {"members": ("pd_sparse", "parabel"), "parabel.n_trees": 1, "parabel.max_leaf": 8}
+    settings = {"members": ("pd_sparse", "parabel"), "parabel.n_trees": 1, "parabel.max_leaf": 8, "analyzer": "words"}
     one = Classifier("consensus", **settings).fit(*MANY, run=ONE).tagger_
     assert counted == {PDSparse: [2000], Parabel: [1900, 2000]}
     assert [count_trainings(kind(), 2000) for kind in counted] == [1, 11]

@@ -186,7 +186,7 @@ def test_upload_without_memfd_is_removed(tmp_path, monkeypatch):
     """As on macOS and Windows, the child can write to its own temporary folder, which it removes."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     children = ChildPool(idle_seconds=0)
-    request = {"name": "a.csv", "column": None, "remembered": None}
+    request = {"name": "a.csv", "column": None, "remembered": None, "encoding": None}
     (found,) = children.run("child_tasks:upload_without_memfd", request, b"text\nwords\n")
     assert json.loads(found)["documents"] == [{"id": "2", "text": "words"}]
     (refused,) = children.run("child_tasks:upload_without_memfd", request, b"text\n")

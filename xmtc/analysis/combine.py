@@ -138,7 +138,9 @@ def describe_combination(
     members = [{"method": about["method"], "parameters": about["parameters"]} for about in abouts]
     readings = [about.get("reading", {}) for about in abouts]
     packages = {about.get("package", "xmtc") for about in abouts} - {"xmtc"}
-    chosen = [about["chosen"] for about in abouts if "chosen" in about][:1]  # the selected analyzer
+    choices = {
+        key: about[key] for about in reversed(abouts) for key in ("chosen", "names", "chosen_names") if key in about
+    }
     return {
         "xmtc": xmtc.__version__,
         "method": "consensus",
@@ -156,7 +158,7 @@ def describe_combination(
         "data": " ".join(dict.fromkeys(about["data"] for about in abouts)),
         "scores": describe_combined_scores(n_valid),
         **({"reading": readings[0]} if readings[0] and readings == readings[:1] * len(readings) else {}),
-        **({"chosen": chosen[0]} if chosen else {}),
+        **choices,  # of the first member that has them
     }
 
 

@@ -38,7 +38,7 @@ FittedViews = dict[str, FittedView]
 
 def view_class(name: str) -> type[View]:
     """Return the class of a view; `tfidf-2` is a second view of the kind `tfidf`."""
-    return VIEW_REGISTRY.find(get_view_kind(name))
+    return VIEW_REGISTRY.find(get_view_kind(name) if isinstance(name, str) else name)  # names of folders are untrusted
 
 
 def get_view_kind(name: str) -> str:

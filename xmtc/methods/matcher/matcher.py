@@ -47,7 +47,14 @@ HIDDEN_SHARE = 0.1  # of the labels, where there are fewer
 
 @dataclass(frozen=True)
 class Matcher(Method):
-    """Labels whose names or training documents are similar to the text, by a frozen encoder (after RAE-XMC)."""
+    """Labels whose names or training documents are similar to the text, by a frozen encoder (after RAE-XMC).
+
+    Examples
+    --------
+    >>> from xmtc.methods import Matcher
+    >>> Matcher(vocabulary="names.tsv").has_label_name_input
+    True
+    """
 
     required_views: ClassVar[tuple[str, ...]] = ("dense",)
     has_label_name_input: ClassVar[bool] = True
