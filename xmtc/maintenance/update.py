@@ -34,7 +34,12 @@ from xmtc.maintenance.document_changes import (
     merge_documents,
     transform_changes,
 )
-from xmtc.methods.ensemble.calibrated_model import CalibratedModel, build_calibrated_model, strip_calibration
+from xmtc.methods.ensemble.calibrated_model import (
+    CalibratedModel,
+    build_calibrated_model,
+    strip_calibration,
+    widen_views,
+)
 from xmtc.methods.ensemble.merged_labels import MergedLabelModel
 from xmtc.methods.ensemble.model import RemappedModel, remap_labels
 from xmtc.parameters import method_from_json
@@ -142,7 +147,9 @@ def update_tagger(
     should_warm_start = is_small and not rebuild and not len(forgotten)
     trained = train_model(tagger, method, merged, grown, plan if should_warm_start else None, rebuild, run)
     merged = merged._replace(data=trained.data)
-    updated = rename_parts(replace(tagger, views=trained.views), plan, merged, trained.model)
+    model = widen_views(trained.model, merged.data.sizes) if keep_training else trained.model
+    views = {name: view for name, view in trained.views.items() if name in model.views}
+    updated = rename_parts(replace(tagger, views=views), plan, merged, model)
     if keep_training:
         n_changed = n_changed if trained.is_warm_start else 0
         kept = merged.data, merged.ids, merged.hashes, merged.rejected
@@ -367,7 +374,7 @@ def rename_parts(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments, model
     data, index = merged.data, StringIndex.from_strings(plan.labels)
     assert data.Y is not None
     about = {name: value for name, value in tagger.about.items() if name != "decision"}
-    about |= {"n_docs": data.document_labels.shape[0], "n_labels": len(plan.labels), "sizes": data.sizes}
+    about |= {"n_docs": data.document_labels.shape[0], "n_labels": len(plan.labels), "sizes": model.views}
     concepts = tagger.concepts
     if concepts is not None:
         concepts = LabelConcepts.from_labels(concepts.vocabulary, plan.labels, concepts.language or None)
