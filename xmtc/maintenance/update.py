@@ -309,7 +309,7 @@ def train_model(
 
     def finish(model: Model) -> Model:
         model = model if len(columns) == data.n_labels else remap_labels(model, columns.astype(np.int32), data.n_labels)
-        if curve is None or isinstance(model, CalibratedModel):
+        if curve is None or find_calibrated(model) is not None:
             return model
         return build_calibrated_model(model, curve.scores, curve.probabilities)
 
@@ -322,7 +322,7 @@ def train_model(
             return TrainedUpdate(finish(updated.model), views, data, how + sentence, None, True, updated.pending)
     views, data = refit_features(views, data)
     own = data.select_label_columns(columns)
-    if rebuild or needs_curve:
+    if rebuild or needs_curve or method.has_own_calibration:
         fitted = fit_calibrated(method, own, None, run, should_calibrate)
         calibrated = fitted.apply_to(fitted.model)
         curve = calibrated if isinstance(calibrated, CalibratedModel) else None
