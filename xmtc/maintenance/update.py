@@ -143,7 +143,8 @@ def update_tagger(
     merged = merge_documents(store, grown.stored, changes, changed, forgotten, plan.targets, plan.labels)
     plan, merged = drop_empty_labels(tagger, plan, merged)
     n_changed = store.n_changed + len(changes) + len(forgotten)
-    is_small = len(changes) <= MAX_WARM_SHARE * store.n_docs and n_changed <= MAX_CHANGED_SHARE * store.n_docs
+    n_docs = store.n_docs - int(store.is_name.sum())
+    is_small = len(changes) <= MAX_WARM_SHARE * n_docs and n_changed <= MAX_CHANGED_SHARE * n_docs
     should_warm_start = is_small and not rebuild and not len(forgotten)
     trained = train_model(tagger, method, merged, grown, plan if should_warm_start else None, rebuild, run)
     merged = merged._replace(data=trained.data)
@@ -305,7 +306,7 @@ def train_model(
     columns = np.flatnonzero(np.bincount(data.Y.indices, minlength=data.n_labels))
     curve, should_calibrate = find_calibrated(tagger.model), tagger.about.get("calibrate", True)
     sentence = "" if curve is None else " The calibration is that of the model before."
-    needs_curve = curve is None and should_calibrate and count_trainings(method, data.n_docs) > 1
+    needs_curve = curve is None and should_calibrate and count_trainings(method, data.document_labels.shape[0]) > 1
 
     def finish(model: Model) -> Model:
         model = model if len(columns) == data.n_labels else remap_labels(model, columns.astype(np.int32), data.n_labels)
