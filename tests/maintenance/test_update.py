@@ -163,6 +163,35 @@ def test_names_of_labels_do_not_count_for_the_calibration_of_an_update(tmp_path,
     assert update_tagger(tagger, new, run=ONE).report.training == "Trained again on the stored documents."
 
 
+@pytest.mark.parametrize("change", ["forget", "correct"])
+def test_the_name_of_a_label_goes_with_its_last_document(change):
+    documents = [*make_documents(80, topics=NAMED_TOPICS), Document("b", "wing beak", ["bird topic"])]
+    tagger = train_keeping(documents, **NAMES_ALWAYS)
+    assert tagger.training.is_name.sum() == 5
+    if change == "forget":
+        updated, report = astuple(update_tagger(tagger, forget=["b"], run=ONE))
+    else:
+        updated, report = astuple(update_tagger(tagger, [Document("b", "wing", ["cat topic"])], run=ONE))
+    assert report.removed_labels == ("bird topic",)
+    assert updated.labels.words() == sorted(NAMED_TOPICS)
+    assert updated.training.is_name.sum() == 4
+    assert (updated.training.n_docs, len(updated.training.hashes)) == (4 + report.n_docs,) * 2
+    with pytest.raises(XmtcError, match="No document with a label would be left"):
+        update_tagger(tagger, forget=[document.id for document in documents])
+    again = update_tagger(updated, make_documents(2, 1, NAMED_TOPICS, "n"), run=ONE).tagger
+    assert again.predict_labels(["purr"], k=1, run=ONE)[0]
+
+
+def test_a_label_of_the_vocabulary_stays_without_documents(tmp_path):
+    tagger = train_with_unseen_names(tmp_path)
+    forgotten = [document.id for document in make_documents(80, topics=NAMED_TOPICS) if "cat topic" in document.labels]
+    updated, report = astuple(update_tagger(tagger, forget=forgotten, run=ONE))
+    assert report.removed_labels == ()
+    assert updated.labels.words() == tagger.labels.words()
+    assert updated.training.is_name.sum() == 44
+    assert updated.frequencies[updated.find_label("cat topic")] == 0
+
+
 def test_word_ngrams_keep_their_weight_in_a_rebuild():
     documents = make_documents(80)
     tagger = train_keeping(documents, analyzer="words:1-2", ngram_weight=0.25, ngram_min_df=1, ngram_min_lift=0.0)

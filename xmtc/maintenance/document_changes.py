@@ -103,6 +103,15 @@ class MergedDocuments(NamedTuple):
     hashes: np.ndarray
     stored_rows: np.ndarray  # stored document of each row, or NEW_ROW for those that changed
 
+    def select_rows(self, rows: np.ndarray) -> MergedDocuments:
+        return MergedDocuments(
+            data=self.data.select_rows(rows),
+            rejected=self.rejected[rows],
+            ids=[self.ids[row] for row in rows.tolist()],
+            hashes=self.hashes[rows],
+            stored_rows=self.stored_rows[rows],
+        )
+
 
 def merge_documents(
     store: TrainingStore,
@@ -156,12 +165,10 @@ def merge_documents(
     views = {name: stack_views(view, changed.views[name]) for name, view in stored.views.items()}
     ids = [*store.read_ids(), *(get_own_id(change.document) for change in changes)]
     hashes = np.append(store.hashes, np.array([hash_document(change.document) for change in changes], np.uint64))
-    return MergedDocuments(
-        data=Dataset(views, Y, weights, is_name=is_name).select_rows(order),
-        rejected=rejected[order],
-        ids=[ids[i] for i in order.tolist()],
-        hashes=hashes[order],
-        stored_rows=np.where(order < n_stored, order, NEW_ROW),
+    rows = np.arange(len(ids))
+    stored_rows = np.where(rows < n_stored, rows, NEW_ROW)
+    return MergedDocuments(Dataset(views, Y, weights, is_name=is_name), rejected, ids, hashes, stored_rows).select_rows(
+        order
     )
 
 

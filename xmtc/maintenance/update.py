@@ -220,13 +220,15 @@ def make_plan(old: Sequence[str], labels: list[str]) -> LabelPlan:
 
 
 def drop_empty_labels(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments) -> tuple[LabelPlan, MergedDocuments]:
-    """Leave out labels that have lost their last document; classes that never had one and columns of an indicator
-    stay."""
-    assert merged.data.Y is not None
-    has_documents = np.bincount(merged.data.Y.indices, minlength=len(plan.labels)) > 0
-    if not has_documents.any():
+    """Leave out labels that have lost their last document, with their names; labels that a vocabulary names, classes
+    that never had a document and columns of an indicator stay."""
+    data = merged.data
+    assert data.Y is not None
+    kept = np.bincount(data.document_labels.indices, minlength=len(plan.labels)) > 0
+    if not kept.any():
         raise XmtcError("No document with a label would be left; forget fewer documents.")
-    kept = has_documents.copy()
+    if tagger.about.get("names", {}).get("vocabulary"):
+        kept[data.Y.indices] = True
     is_old = plan.targets != NO_LABEL
     is_fixed = tagger.frequencies == 0 if tagger.about.get("target", NO_TARGET) == NO_TARGET else is_old
     kept[plan.targets[is_old & is_fixed]] = True
@@ -234,8 +236,12 @@ def drop_empty_labels(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments) 
         return plan, merged
     columns = np.flatnonzero(kept)
     smaller = make_plan(tagger.labels.words(), [plan.labels[i] for i in columns.tolist()])
-    data = merged.data.select_label_columns(columns)
-    return smaller, merged._replace(data=data, rejected=merged.rejected[:, columns])
+    data = data.select_label_columns(columns)
+    assert data.Y is not None
+    merged = merged._replace(data=data, rejected=merged.rejected[:, columns])
+    if data.is_name is None:
+        return smaller, merged
+    return smaller, merged.select_rows(np.flatnonzero(~data.is_name | (np.diff(data.Y.indptr) > 0)))
 
 
 class GrownFeatures(NamedTuple):
