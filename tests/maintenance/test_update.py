@@ -12,6 +12,7 @@ from xmtc import Classifier, Document, Run, Tagger, XmtcError, train
 from xmtc.maintenance.document_changes import Feedback
 from xmtc.maintenance.update import update_tagger
 from xmtc.model_folder import TRAINING_FILE
+from xmtc.pipeline import Pipeline
 from xmtc.scores.tagger_thresholds import tune_tagger_thresholds
 from xmtc.vocabulary import import_files
 
@@ -190,6 +191,16 @@ def test_a_label_of_the_vocabulary_stays_without_documents(tmp_path):
     assert updated.labels.words() == tagger.labels.words()
     assert updated.training.is_name.sum() == 44
     assert updated.frequencies[updated.find_label("cat topic")] == 0
+
+
+def test_corrected_documents_keep_their_weights():
+    documents, weights = make_documents(80), np.linspace(0.5, 2, 80)
+    pipeline = Pipeline.from_parameters("parabel", "texts", {"min_df": 1})
+    tagger = pipeline.fit(documents, run=ONE, weights=weights, keep_training=True)
+    changes = [documents[3]._replace(labels=["cat"]), Document("n", "purr sky", ["cat"])]
+    store = update_tagger(tagger, changes, run=ONE).tagger.training
+    assert store.weights.dtype == np.float32
+    np.testing.assert_array_equal(store.weights, np.append(weights, 1).astype(np.float32))
 
 
 def test_word_ngrams_keep_their_weight_in_a_rebuild():

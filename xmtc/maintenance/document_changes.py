@@ -124,7 +124,7 @@ def merge_documents(
 ) -> MergedDocuments:
     """Return all documents after an update: corrected ones in their old place, new ones at the end.
 
-    Names of removed labels are left out.
+    Names of removed labels are left out. Corrected documents keep their weights, and new ones have weight 1.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def merge_documents(
     )
     weights, is_name = stored.weights, stored.is_name
     if weights is not None:
-        weights = np.append(weights, np.ones(len(changes), np.float32))
+        weights = np.append(weights, [1.0 if change.row == NEW_ROW else weights[change.row] for change in changes])
     if is_name is not None:
         forgotten = np.append(forgotten, np.flatnonzero(is_name & (np.diff(Y.indptr)[:n_stored] == 0)))
         is_name = np.append(is_name, np.zeros(len(changes), bool))
