@@ -39,6 +39,7 @@ from xmtc.features.names import FittedNames, Names
 from xmtc.features.tfidf import Tfidf
 from xmtc.methods import check_savable
 from xmtc.methods.ensemble.auto import Auto
+from xmtc.methods.ensemble.calibrated_model import widen_views
 from xmtc.methods.ensemble.model import remap_labels
 from xmtc.name_documents import (
     MIN_TRIAL_DOCUMENTS,
@@ -183,7 +184,8 @@ class Pipeline:
             prepared = prepared.with_document_weights(weights)
         valid_data = None if valid is None else prepared.build_labelled_dataset(valid, run)
         store = prepared.store(keep_training, run)
-        tagger = replace(prepared.train(self.method, valid_data, run, self.calibration), training=store)
+        tagger = prepared.train(self.method, valid_data, run, self.calibration, keep_views=store is not None)
+        tagger = replace(tagger, training=store)
         plan = {"plan": self.plan.as_json()} if self.plan else {}
         return replace(tagger, history=tuple(history), about=tagger.about | add_reading(read_options) | plan)
 
@@ -471,8 +473,10 @@ class TrainingData:
         valid: Dataset | None = None,
         run: Run = Run(),
         calibration_options: Calibration = NO_CALIBRATION,
+        keep_views: bool = False,
     ) -> Tagger:
-        """Train a method on these documents and return its Tagger."""
+        """Train a method on these documents and return its Tagger; with `keep_views`, also with views that updates need
+        and the model does not read."""
         run, history = run.record_history()
         try:
             fitted = calibration.fit_calibrated(method, self.data, valid, run, calibration_options.calibrate)
@@ -484,6 +488,9 @@ class TrainingData:
         model = fitted.model
         if len(self.classes) > len(self.labels):
             model = remap_labels(model, class_ids, len(self.classes))
+        model = fitted.apply_to(model)
+        if keep_views:
+            model = widen_views(model, self.data.sizes)
         sizes = {name: size for name, size in self.data.sizes.items() if name in model.views}
         about = (
             self.describe_training(method)
@@ -492,7 +499,7 @@ class TrainingData:
             | {"scores": fitted.as_json()}
         )
         views = {name: view for name, view in self.fitted_views.items() if name in model.views}
-        return Tagger(views, self.classes, frequencies, fitted.apply_to(model), about, history=tuple(history))
+        return Tagger(views, self.classes, frequencies, model, about, history=tuple(history))
 
     def build_labelled_dataset(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
         """Return other documents in the fitted views, with their labels."""

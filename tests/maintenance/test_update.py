@@ -12,6 +12,7 @@ from xmtc import Classifier, Document, Run, Tagger, XmtcError, train
 from xmtc.maintenance.document_changes import Feedback
 from xmtc.maintenance.update import update_tagger
 from xmtc.model_folder import TRAINING_FILE
+from xmtc.pipeline import Pipeline
 from xmtc.scores.tagger_thresholds import tune_tagger_thresholds
 from xmtc.vocabulary import import_files
 
@@ -141,6 +142,65 @@ def test_names_of_labels_stay_training_documents():
     assert max(predict(updated, "shining"), key=predict(updated, "shining").get) == "shining"
     with pytest.raises(XmtcError, match="keeps no document with the id ''"):
         update_tagger(updated, forget=[""])
+
+
+NAMED_TOPICS = {f"{name} topic": words for name, words in TOPICS.items()}
+NAMES_ALWAYS = {"name_documents": "always", "name_weight": 2.0, "name_length": 0.5}
+
+
+def train_with_unseen_names(folder, n_unseen: int = 40) -> Tagger:
+    names = [*NAMED_TOPICS, *(f"purr topic {number}" for number in range(n_unseen))]
+    (folder / "names.tsv").write_text("".join(f"{name}\t{name}\n" for name in names))
+    vocabulary = {"vocabulary": str(folder / "names.tsv")}
+    return train_keeping(make_documents(80, topics=NAMED_TOPICS), "dismec", **NAMES_ALWAYS, **vocabulary)
+
+
+def test_names_of_labels_do_not_count_for_the_calibration_of_an_update(tmp_path, monkeypatch):
+    monkeypatch.setattr("xmtc.scores.calibration.MIN_CALIBRATION_DOCUMENTS", 10)  # a tenth of 80 documents and 44 names
+    tagger = train_with_unseen_names(tmp_path)
+    assert (tagger.training.n_docs, tagger.training.is_name.sum()) == (124, 44)
+    new = make_documents(5, 1, NAMED_TOPICS, "n")
+    assert tagger.about["scores"]["because"] == "calibration needs 10 held-out documents, and 8 are available"
+    assert update_tagger(tagger, new, run=ONE).report.training == "Trained again on the stored documents."
+
+
+@pytest.mark.parametrize("change", ["forget", "correct"])
+def test_the_name_of_a_label_goes_with_its_last_document(change):
+    documents = [*make_documents(80, topics=NAMED_TOPICS), Document("b", "wing beak", ["bird topic"])]
+    tagger = train_keeping(documents, **NAMES_ALWAYS)
+    assert tagger.training.is_name.sum() == 5
+    if change == "forget":
+        updated, report = astuple(update_tagger(tagger, forget=["b"], run=ONE))
+    else:
+        updated, report = astuple(update_tagger(tagger, [Document("b", "wing", ["cat topic"])], run=ONE))
+    assert report.removed_labels == ("bird topic",)
+    assert updated.labels.words() == sorted(NAMED_TOPICS)
+    assert updated.training.is_name.sum() == 4
+    assert (updated.training.n_docs, len(updated.training.hashes)) == (4 + report.n_docs,) * 2
+    with pytest.raises(XmtcError, match="No document with a label would be left"):
+        update_tagger(tagger, forget=[document.id for document in documents])
+    again = update_tagger(updated, make_documents(2, 1, NAMED_TOPICS, "n"), run=ONE).tagger
+    assert again.predict_labels(["purr"], k=1, run=ONE)[0]
+
+
+def test_a_label_of_the_vocabulary_stays_without_documents(tmp_path):
+    tagger = train_with_unseen_names(tmp_path)
+    forgotten = [document.id for document in make_documents(80, topics=NAMED_TOPICS) if "cat topic" in document.labels]
+    updated, report = astuple(update_tagger(tagger, forget=forgotten, run=ONE))
+    assert report.removed_labels == ()
+    assert updated.labels.words() == tagger.labels.words()
+    assert updated.training.is_name.sum() == 44
+    assert updated.frequencies[updated.find_label("cat topic")] == 0
+
+
+def test_corrected_documents_keep_their_weights():
+    documents, weights = make_documents(80), np.linspace(0.5, 2, 80)
+    pipeline = Pipeline.from_parameters("parabel", "texts", {"min_df": 1})
+    tagger = pipeline.fit(documents, run=ONE, weights=weights, keep_training=True)
+    changes = [documents[3]._replace(labels=["cat"]), Document("n", "purr sky", ["cat"])]
+    store = update_tagger(tagger, changes, run=ONE).tagger.training
+    assert store.weights.dtype == np.float32
+    np.testing.assert_array_equal(store.weights, np.append(weights, 1).astype(np.float32))
 
 
 def test_word_ngrams_keep_their_weight_in_a_rebuild():

@@ -18,6 +18,7 @@ from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.data.in_memory import to_documents
 from xmtc.evaluation import evaluate
+from xmtc.maintenance.update import find_calibrated, update_tagger
 from xmtc.methods import Consensus, DiSMEC, Parabel, Stacked
 from xmtc.methods.ensemble.boosted_trees import LEAF, BoostedTrees
 from xmtc.methods.ensemble.calibrated_model import CalibratedModel
@@ -304,3 +305,46 @@ def test_training_resumes_from_a_checkpoint(tmp_path):
     again = pipeline.fit(documents, run=replace(ONE, checkpoint=tmp_path / "parts"))
     for tagger in (saved, again):
         np.testing.assert_array_equal(tagger.predict(TEST[0], 5).scores, whole.predict(TEST[0], 5).scores)
+
+
+@pytest.mark.parametrize("n_docs", [60, 300])
+def test_models_of_one_member_keep_all_views_for_updates(n_docs, monkeypatch, tmp_path):
+    """Updates train all members again; the ranker may be better then, and read all views."""
+    force_ranker(monkeypatch, False)
+    documents = list(to_documents(*make_planted_corpus(n_docs, seed=1)))
+    pipeline = Pipeline.from_parameters("stacked", "texts", VIEWS | OWN_VIEWS)
+    small, kept = (pipeline.fit(documents, run=ONE, keep_training=keep) for keep in (False, True))
+    assert len(small.views) == 1
+    assert set(kept.views) == set(kept.model.views) == set(kept.about["sizes"]) == {"tfidf", "tfidf-2"}
+    np.testing.assert_array_equal(kept.predict(TEST[0], 7, ONE).scores, small.predict(TEST[0], 7, ONE).scores)
+    assert kept.explain(TEST[0][0], kept.labels[0]) == small.explain(TEST[0][0], kept.labels[0])
+    new = list(to_documents(TEST[0][:3], TEST[1][:3]))
+    for is_better in (True, False):
+        force_ranker(monkeypatch, is_better)
+        kept = update_tagger(kept, new, run=ONE).tagger
+        kept.save(tmp_path / "model")
+        kept = Tagger.load(tmp_path / "model", verify=True)
+        assert kept.predict_labels(TEST[0][:1], 1, run=ONE)[0]
+    final = update_tagger(kept, rebuild=True, keep_training=False, run=ONE).tagger
+    assert set(final.views) == set(final.model.views) == set(final.about["sizes"]) == set(small.views)
+    final.save(tmp_path / "final")
+    assert Tagger.load(tmp_path / "final", verify=True).predict_labels(TEST[0][:1], 1, run=ONE)[0]
+
+
+def test_updates_calibrate_once_and_describe_it(monkeypatch):
+    """Columns without documents are renumbered around the calibrated model, which must not get a second curve."""
+    force_ranker(monkeypatch, True)
+    rng = np.random.default_rng(0)
+    X = rng.random((300, 20)) * (rng.random((300, 20)) < 0.3)
+    Y = np.zeros((300, 8), int)
+    Y[np.arange(300), X[:, :6].argmax(axis=1)] = 1
+    options = {"members": ("parabel", "dismec"), "parabel.n_trees": 1, "folds": 2}
+    classifier = Classifier("stacked", **options).fit(X, Y, run=ONE, keep_training=True)
+    force_ranker(monkeypatch, False)
+    assert "ranker of the scores of" in classifier.tagger_.about["scores"]["because"]
+    classifier.partial_fit(X[:3] * 2, Y[:3], run=ONE)
+    assert classifier.tagger_.labels.words()[6:] == ["6", "7"]
+    curve = find_calibrated(classifier.tagger_.model)
+    assert find_calibrated(curve.model) is None
+    assert "alone, because the ranker is not significantly better" in classifier.tagger_.about["scores"]["because"]
+    assert classifier.tagger_.about["scores"]["because"] == curve.description

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -179,6 +180,15 @@ def test_small_fraction_is_held_out_of_a_single_training_and_no_label_is_lost(mo
     assert isinstance(classifier.tagger_.model, CalibratedModel)
     assert len(classifier.classes_) == data.n_labels == 40 + 334
     assert "once-0" in classifier.predict(texts[:1], k=40)[0]
+
+
+def test_names_of_labels_are_no_documents_in_the_fraction_of_a_single_training():
+    is_name = np.arange(10_000) >= 1000
+    data = Dataset.from_matrix(csr_array((10_000, 3)), csr_array(np.ones((10_000, 1), np.float32)))
+    folds, is_single_training = choose_folds(Parabel(), replace(data, is_name=is_name))
+    assert not is_single_training
+    assert [len(rows) for rows in folds] == [100] * 10
+    assert max(rows.max() for rows in folds) < 1000
 
 
 def test_count_trainings():

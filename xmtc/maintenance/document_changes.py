@@ -103,6 +103,15 @@ class MergedDocuments(NamedTuple):
     hashes: np.ndarray
     stored_rows: np.ndarray  # stored document of each row, or NEW_ROW for those that changed
 
+    def select_rows(self, rows: np.ndarray) -> MergedDocuments:
+        return MergedDocuments(
+            data=self.data.select_rows(rows),
+            rejected=self.rejected[rows],
+            ids=[self.ids[row] for row in rows.tolist()],
+            hashes=self.hashes[rows],
+            stored_rows=self.stored_rows[rows],
+        )
+
 
 def merge_documents(
     store: TrainingStore,
@@ -115,7 +124,7 @@ def merge_documents(
 ) -> MergedDocuments:
     """Return all documents after an update: corrected ones in their old place, new ones at the end.
 
-    Names of removed labels are left out.
+    Names of removed labels are left out. Corrected documents keep their weights, and new ones have weight 1.
 
     Parameters
     ----------
@@ -148,7 +157,7 @@ def merge_documents(
     )
     weights, is_name = stored.weights, stored.is_name
     if weights is not None:
-        weights = np.append(weights, np.ones(len(changes), np.float32))
+        weights = np.append(weights, [1.0 if change.row == NEW_ROW else weights[change.row] for change in changes])
     if is_name is not None:
         forgotten = np.append(forgotten, np.flatnonzero(is_name & (np.diff(Y.indptr)[:n_stored] == 0)))
         is_name = np.append(is_name, np.zeros(len(changes), bool))
@@ -156,12 +165,10 @@ def merge_documents(
     views = {name: stack_views(view, changed.views[name]) for name, view in stored.views.items()}
     ids = [*store.read_ids(), *(get_own_id(change.document) for change in changes)]
     hashes = np.append(store.hashes, np.array([hash_document(change.document) for change in changes], np.uint64))
-    return MergedDocuments(
-        data=Dataset(views, Y, weights, is_name=is_name).select_rows(order),
-        rejected=rejected[order],
-        ids=[ids[i] for i in order.tolist()],
-        hashes=hashes[order],
-        stored_rows=np.where(order < n_stored, order, NEW_ROW),
+    rows = np.arange(len(ids))
+    stored_rows = np.where(rows < n_stored, rows, NEW_ROW)
+    return MergedDocuments(Dataset(views, Y, weights, is_name=is_name), rejected, ids, hashes, stored_rows).select_rows(
+        order
     )
 
 

@@ -34,7 +34,12 @@ from xmtc.maintenance.document_changes import (
     merge_documents,
     transform_changes,
 )
-from xmtc.methods.ensemble.calibrated_model import CalibratedModel, build_calibrated_model, strip_calibration
+from xmtc.methods.ensemble.calibrated_model import (
+    CalibratedModel,
+    build_calibrated_model,
+    strip_calibration,
+    widen_views,
+)
 from xmtc.methods.ensemble.merged_labels import MergedLabelModel
 from xmtc.methods.ensemble.model import RemappedModel, remap_labels
 from xmtc.parameters import method_from_json
@@ -138,11 +143,14 @@ def update_tagger(
     merged = merge_documents(store, grown.stored, changes, changed, forgotten, plan.targets, plan.labels)
     plan, merged = drop_empty_labels(tagger, plan, merged)
     n_changed = store.n_changed + len(changes) + len(forgotten)
-    is_small = len(changes) <= MAX_WARM_SHARE * store.n_docs and n_changed <= MAX_CHANGED_SHARE * store.n_docs
+    n_docs = store.n_docs - int(store.is_name.sum())
+    is_small = len(changes) <= MAX_WARM_SHARE * n_docs and n_changed <= MAX_CHANGED_SHARE * n_docs
     should_warm_start = is_small and not rebuild and not len(forgotten)
     trained = train_model(tagger, method, merged, grown, plan if should_warm_start else None, rebuild, run)
     merged = merged._replace(data=trained.data)
-    updated = rename_parts(replace(tagger, views=trained.views), plan, merged, trained.model)
+    model = widen_views(trained.model, merged.data.sizes) if keep_training else trained.model
+    views = {name: view for name, view in trained.views.items() if name in model.views}
+    updated = rename_parts(replace(tagger, views=views), plan, merged, model)
     if keep_training:
         n_changed = n_changed if trained.is_warm_start else 0
         kept = merged.data, merged.ids, merged.hashes, merged.rejected
@@ -212,13 +220,15 @@ def make_plan(old: Sequence[str], labels: list[str]) -> LabelPlan:
 
 
 def drop_empty_labels(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments) -> tuple[LabelPlan, MergedDocuments]:
-    """Leave out labels that have lost their last document; classes that never had one and columns of an indicator
-    stay."""
-    assert merged.data.Y is not None
-    has_documents = np.bincount(merged.data.Y.indices, minlength=len(plan.labels)) > 0
-    if not has_documents.any():
+    """Leave out labels that have lost their last document, with their names; labels that a vocabulary names, classes
+    that never had a document and columns of an indicator stay."""
+    data = merged.data
+    assert data.Y is not None
+    kept = np.bincount(data.document_labels.indices, minlength=len(plan.labels)) > 0
+    if not kept.any():
         raise XmtcError("No document with a label would be left; forget fewer documents.")
-    kept = has_documents.copy()
+    if tagger.about.get("names", {}).get("vocabulary"):
+        kept[data.Y.indices] = True
     is_old = plan.targets != NO_LABEL
     is_fixed = tagger.frequencies == 0 if tagger.about.get("target", NO_TARGET) == NO_TARGET else is_old
     kept[plan.targets[is_old & is_fixed]] = True
@@ -226,8 +236,12 @@ def drop_empty_labels(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments) 
         return plan, merged
     columns = np.flatnonzero(kept)
     smaller = make_plan(tagger.labels.words(), [plan.labels[i] for i in columns.tolist()])
-    data = merged.data.select_label_columns(columns)
-    return smaller, merged._replace(data=data, rejected=merged.rejected[:, columns])
+    data = data.select_label_columns(columns)
+    assert data.Y is not None
+    merged = merged._replace(data=data, rejected=merged.rejected[:, columns])
+    if data.is_name is None:
+        return smaller, merged
+    return smaller, merged.select_rows(np.flatnonzero(~data.is_name | (np.diff(data.Y.indptr) > 0)))
 
 
 class GrownFeatures(NamedTuple):
@@ -298,11 +312,11 @@ def train_model(
     columns = np.flatnonzero(np.bincount(data.Y.indices, minlength=data.n_labels))
     curve, should_calibrate = find_calibrated(tagger.model), tagger.about.get("calibrate", True)
     sentence = "" if curve is None else " The calibration is that of the model before."
-    needs_curve = curve is None and should_calibrate and count_trainings(method, data.n_docs) > 1
+    needs_curve = curve is None and should_calibrate and count_trainings(method, data.document_labels.shape[0]) > 1
 
     def finish(model: Model) -> Model:
         model = model if len(columns) == data.n_labels else remap_labels(model, columns.astype(np.int32), data.n_labels)
-        if curve is None or isinstance(model, CalibratedModel):
+        if curve is None or find_calibrated(model) is not None:
             return model
         return build_calibrated_model(model, curve.scores, curve.probabilities)
 
@@ -315,7 +329,7 @@ def train_model(
             return TrainedUpdate(finish(updated.model), views, data, how + sentence, None, True, updated.pending)
     views, data = refit_features(views, data)
     own = data.select_label_columns(columns)
-    if rebuild or needs_curve:
+    if rebuild or needs_curve or method.has_own_calibration:
         fitted = fit_calibrated(method, own, None, run, should_calibrate)
         calibrated = fitted.apply_to(fitted.model)
         curve = calibrated if isinstance(calibrated, CalibratedModel) else None
@@ -367,7 +381,7 @@ def rename_parts(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments, model
     data, index = merged.data, StringIndex.from_strings(plan.labels)
     assert data.Y is not None
     about = {name: value for name, value in tagger.about.items() if name != "decision"}
-    about |= {"n_docs": data.document_labels.shape[0], "n_labels": len(plan.labels), "sizes": data.sizes}
+    about |= {"n_docs": data.document_labels.shape[0], "n_labels": len(plan.labels), "sizes": model.views}
     concepts = tagger.concepts
     if concepts is not None:
         concepts = LabelConcepts.from_labels(concepts.vocabulary, plan.labels, concepts.language or None)

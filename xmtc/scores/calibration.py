@@ -162,7 +162,7 @@ def choose_folds(method: Method, data: Dataset) -> tuple[list[np.ndarray], bool]
     seed, n_rows = getattr(method, "seed", 0), count_fold_rows(len(find_labelled_rows(data)))
     if n_rows < MIN_CALIBRATION_DOCUMENTS:
         return [np.arange(n_rows)], False
-    if n_rows <= MAX_SINGLE_TRAINING_FRACTION * data.n_docs:
+    if n_rows <= MAX_SINGLE_TRAINING_FRACTION * data.document_labels.shape[0]:
         return [sample_rows_keeping_labels(data, seed, n_rows)], True
     return sample_folds(data, seed, n_rows, count_folds(method, n_rows)), False
 

@@ -20,7 +20,7 @@ from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.evaluation import RankedResults, parse_metric
 from xmtc.methods.ensemble.combination_rules import combine_predictions
-from xmtc.methods.ensemble.model import MIN_MEMBER_LABELS, CombinedModel
+from xmtc.methods.ensemble.model import MIN_MEMBER_LABELS, CombinedModel, RemappedModel, remap_labels
 from xmtc.storage.form import array
 
 MAX_PROBABILITY = 0.9999  # less than 1, so that other models can still change a combined score
@@ -65,6 +65,17 @@ class CalibratedModel(Model):
 def strip_calibration(model: Model) -> Model:
     """Return the model without its calibration, if it has one."""
     return model.model if isinstance(model, CalibratedModel) else model
+
+
+def widen_views(model: Model, sizes: dict[str, int]) -> Model:
+    """Return the model with all views of its training documents, also those that a selected member does not read."""
+    if model.views == sizes:
+        return model
+    if isinstance(model, CalibratedModel):
+        return replace(model, model=widen_views(model.model, sizes), views=sizes)
+    if not isinstance(model, RemappedModel):
+        model = remap_labels(model, np.arange(model.n_labels, dtype=np.int32), model.n_labels)
+    return replace(model, views=sizes)
 
 
 def calibrate_model(model: Model, held_out: Dataset, depth: int, run: Run = Run()) -> CalibratedModel:

@@ -81,7 +81,9 @@ class CombinedModel(Model):
 
 @dataclass(frozen=True, kw_only=True)
 class RemappedModel(Model):
-    """Model that was trained separately, with its views renamed and its labels renumbered to fit a combination."""
+    """Model that was trained separately, with its views renamed and its labels renumbered to fit a combination.
+
+    Its data may have further views, which the model does not read."""
 
     model: Model
     names: dict[str, str]  # name in the combination of each view of the model
@@ -112,7 +114,7 @@ class RemappedModel(Model):
     def check(self) -> None:
         if self.names.keys() != self.model.views.keys():
             raise ValueError("names does not have the views of the model inside")
-        if {self.names[name]: size for name, size in self.model.views.items()} != self.views:
+        if not {self.names[name]: size for name, size in self.model.views.items()}.items() <= self.views.items():
             raise ValueError("views do not have the sizes of the views of the model inside")
         if len(self.numbers) != self.model.n_labels or len(np.unique(self.numbers)) != len(self.numbers):
             raise ValueError("numbers does not have one distinct number per label of the model inside")
