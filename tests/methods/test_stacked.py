@@ -149,6 +149,20 @@ def test_equal_documents_are_in_one_fold():
     assert [choose_fold_number(n) for n in (500, 10_000, 30_000)] == [5, 3, 2]
 
 
+def test_folds_of_dense_features():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(250, 10))
+    assert set(np.bincount(assign_folds(Dataset.from_matrix(X, np.ones((250, 1))), 5, seed=0))) == {50}
+    Y = (X @ rng.normal(size=(10, 4)) > 1).astype(int)
+    classifier = Classifier("stacked", members=("parabel", "dismec"), folds=2).fit(X, Y, run=ONE)
+    assert classifier.evaluate(X, Y, ["P@1"])["P@1"] > 0.5
+
+
+def test_too_few_different_documents_are_divided_by_row():
+    folds = assign_folds(Dataset.from_matrix(np.ones((90, 3)), np.ones((90, 1))), 3, seed=0)
+    assert np.bincount(folds).tolist() == [30, 30, 30]
+
+
 def make_examples(is_complementary: bool) -> RankerExamples:
     """Return predictions of two members; each knows half of the labels, or both know the same."""
     rng, n_docs, n_labels = np.random.default_rng(0), 600, 40
