@@ -23,6 +23,7 @@ from xmtc.core.memory import get_memory_limit
 from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.data.label_collector import LabelCollector
+from xmtc.errors import XmtcError
 from xmtc.evaluation import evaluate_per_document
 from xmtc.evaluation.learning_curves import CorpusSize, extrapolate_seconds
 from xmtc.features import View, extract_contents
@@ -128,7 +129,7 @@ def make_training_plan(method: Auto, view: View, documents: Sequence[Document], 
     begin, budget = perf_counter(), 60 * method.minutes
     parameters = {}
     if isinstance(view, Tfidf) and view.analyzer == AUTO:
-        parameters["analyzer"] = select_document_analyzer(documents, run)
+        parameters["analyzer"] = select_document_analyzer(documents, run, view)
     sample = Sample.draw(documents, method.seed)
     if len(sample.documents) < MIN_TRIAL_DOCUMENTS:
         reason = f"{sample.n_docs:,} labelled documents are too few to compare methods"
@@ -150,10 +151,22 @@ def make_training_plan(method: Auto, view: View, documents: Sequence[Document], 
 
 
 def list_candidates(view: View, analyzer: str | None) -> list[PlanCandidate]:
-    """Return the candidates, the fastest first; with an analyzer of the user, only those on it."""
+    """Return the candidates, the fastest first; with an analyzer of the user, only those on it.
+
+    Analyzers that contradict other parameters of the user, such as ngrams=2, are left out."""
     if not isinstance(view, Tfidf) or analyzer is None:
         return [PlanCandidate(*pair) for pair in METHODS_OF_FEATURES]
-    return [PlanCandidate(*pair) for pair in METHODS_BY_ANALYZER if pair[0] != analyzer]
+    candidates = [PlanCandidate(*pair) for pair in METHODS_BY_ANALYZER if pair[0] != analyzer]
+    return [candidate for candidate in candidates if is_compatible(view, candidate.analyzer)]
+
+
+def is_compatible(view: View, analyzer: str) -> bool:
+    """Return True if the view's other parameters allow the analyzer."""
+    try:
+        view.replace(**({"analyzer": analyzer} if analyzer else {}))
+    except XmtcError:
+        return False
+    return True
 
 
 def run_trials(

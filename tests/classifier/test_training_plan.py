@@ -85,6 +85,18 @@ def test_candidates():
     assert {candidate.analyzer for candidate in list_candidates(view, None)} == {""}  # the user has set the analyzer
 
 
+def test_analyzers_that_contradict_the_user_are_no_candidates(monkeypatch):
+    view = Pipeline.from_parameters("auto", parameters={"ngrams": 2}).views["tfidf"]
+    assert PlanCandidate("words:1-2", "dismec") in list_candidates(view, "words")
+    assert PlanCandidate("chars", "dismec") not in list_candidates(view, "words")
+    given = []
+    monkeypatch.setattr("xmtc.training_plan.select_document_analyzer", lambda *args: given.append(args[2]) or "words")
+    plan = make_training_plan(Auto(minutes=5), view, DOCUMENTS, ONE)
+    assert given == [view]
+    assert plan.method == "stacked"
+    assert "chars" not in plan.arguments
+
+
 def test_printed_plan_repeats_the_training():
     tagger = Pipeline.from_parameters("auto", parameters={"minutes": 5.0, "min_df": 1}).fit(DOCUMENTS, run=ONE)
     about = tagger.about
