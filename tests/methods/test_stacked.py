@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from xmtc import Classifier, Tagger, XmtcError
+from xmtc.analyzer_selection import AnalyzerChoice
 from xmtc.core.dataset import Dataset
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
@@ -32,6 +33,7 @@ from xmtc.methods.ensemble.candidates import (
 from xmtc.methods.ensemble.model import RemappedModel
 from xmtc.methods.ensemble.stacked import NO_FOLD, RankerExamples, assign_folds, choose_fold_number, select_ranker
 from xmtc.methods.ensemble.stacked_model import StackedModel
+from xmtc.name_documents import fit_view_with_names
 from xmtc.parameters import method_from_json, parameters_from_about
 from xmtc.pipeline import Pipeline
 
@@ -72,6 +74,25 @@ def test_labels_without_documents_are_predicted_by_their_names(method, tmp_path)
     tagger = classifier.tagger_
     assert tagger.frequencies.sum() == sum(map(len, labels))
     assert tagger.about["n_docs"] == len(texts)
+
+
+def test_each_view_keeps_its_selected_analyzer_beside_names(monkeypatch):
+    def choose(view, *_):
+        return AnalyzerChoice("words" if view.ngrams > 1 else "chars", "for the test")
+
+    def fit(view, *rest):
+        fitted.append(view.analyzer)
+        return fit_view_with_names(view, *rest)
+
+    fitted: list[str] = []
+    monkeypatch.setattr("xmtc.pipeline.select_analyzer", choose)
+    monkeypatch.setattr("xmtc.pipeline.fit_view_with_names", fit)
+    names = {"name_documents": "always", "name_weight": 3.0, "name_length": 0.3}
+    members = {"members": ("dismec", "dismec"), "dismec-2.ngrams": 2, "min_df": 1}
+    pipeline = Pipeline.from_parameters("stacked", parameters=names | members)
+    prepared = pipeline.prepare(list(to_documents(*TRAIN)), ONE)
+    assert fitted == ["chars", "words"]
+    assert prepared.describe_training(pipeline.method)["chosen"]["analyzer"] == "chars"
 
 
 def test_weights_of_documents_are_refused_also_beside_names():
