@@ -263,6 +263,19 @@ def test_parameters_of_views_are_saved_and_repeated(trained):
     assert copy.get_params()["parabel.analyzer"] == "auto"
 
 
+def test_own_views_of_features_are_saved_and_repeated(tmp_path):
+    X = np.random.default_rng(0).random((60, 8))
+    labels = [[str(number)] for number in X.argmax(axis=1)]
+    parameters = {"members": ("parabel", "dismec"), "dismec.unit_length": False, "parabel.n_trees": 1}
+    classifier = Classifier("stacked", **parameters).fit(X, labels, run=ONE)
+    about = classifier.tagger_.about
+    assert {name: view["unit_length"] for name, view in about["views"].items()} == {"columns": True, "columns-2": False}
+    assert "unit_length" not in parameters_from_about(about)
+    classifier.save(tmp_path / "model")
+    again = clone(Classifier.load(tmp_path / "model")).fit(X, labels, run=ONE)
+    assert again.tagger_.about["views"] == about["views"]
+
+
 def test_views_of_a_consensus():
     parameters = {"members": ("parabel", "dismec"), "dismec.ngrams": 2, "parabel.n_trees": 1, "min_df": 1}
     pipeline = Pipeline.from_parameters("consensus", "texts", parameters)
