@@ -189,13 +189,21 @@ class Pipeline:
         if not isinstance(self.method, Auto):
             return self
         (view,) = self.views.values()
+        own = view.explicit_values | self.calibration.explicit_values
+        own |= {} if self.names is None else self.names.explicit_values
         plan = make_training_plan(self.method, view, list(documents), run)
+        parameters = own | as_unparsed(plan.parameters)
+        plan = plan.with_parameters(own)
         logging.getLogger("xmtc").info("Plan: xmtc train %s; %s.", plan.arguments, plan.reason)
-        own = {} if self.names is None else self.names.explicit_values
-        parameters = view.explicit_values | own | as_unparsed(plan.parameters)
-        return replace(
-            Pipeline.from_parameters(plan.method, view.input_kind, parameters), calibration=self.calibration, plan=plan
-        )
+        return replace(Pipeline.from_parameters(plan.method, view.input_kind, parameters), plan=plan)
+
+    def refuse_auto(self, command: str) -> None:
+        """Raise XmtcError for method `auto`, which has no method of its own to train repeatedly."""
+        if isinstance(self.method, Auto):
+            raise XmtcError(
+                f"auto plans another method for each training, so {command} needs a method; give the one of the plan "
+                "that `xmtc recommend --plan` prints."
+            )
 
     @contextmanager
     def _load_method_in_background(self, documents: Iterable[Document], run: Run) -> Iterator[None]:

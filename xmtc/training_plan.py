@@ -9,8 +9,8 @@ view or method adds about as much. If the time suffices for one method only, the
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from scipy.sparse import csr_array
 
 from xmtc.analyzer_selection import select_document_analyzer
 from xmtc.core.dataset import Bag, Dataset
+from xmtc.core.hyperparameters import format_cli_value
 from xmtc.core.memory import get_memory_limit
 from xmtc.core.run import Run
 from xmtc.data.document import Document
@@ -85,6 +86,11 @@ class TrainingPlan:
         """Options of `xmtc train` that repeat the plan."""
         words = ["-m", self.method, *(word for pair in self.parameters.items() for word in ("-p", "=".join(pair)))]
         return shlex.join(words)
+
+    def with_parameters(self, values: Mapping[str, Any]) -> TrainingPlan:
+        """Return a copy with further parameters; those of the plan take precedence."""
+        further = {name: format_cli_value(value) for name, value in values.items() if name not in self.parameters}
+        return replace(self, parameters=self.parameters | further)
 
     def as_json(self) -> dict[str, Any]:
         return {"minutes": self.minutes, "arguments": self.arguments, "because": self.reason}
