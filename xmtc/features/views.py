@@ -37,8 +37,8 @@ FittedViews = dict[str, FittedView]
 
 
 def view_class(name: str) -> type[View]:
-    """Return the class of a view; `tfidf-2` is a second view of the kind `tfidf`."""
-    return VIEW_REGISTRY.find(get_view_kind(name))
+    """Return the class of a view; `tfidf-2` is a second view of the kind `tfidf`. The name may be any value."""
+    return VIEW_REGISTRY.find(get_view_kind(name) if isinstance(name, str) else name)
 
 
 def get_view_kind(name: str) -> str:
