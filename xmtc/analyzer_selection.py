@@ -43,6 +43,7 @@ PAIRS = f"{WORDS}:1-2"
 PAIRS_GAIN_PER_DOUBLING, PAIRS_GAIN_WORDS = 0.0015, 100
 CHARS_GAIN_PER_DOUBLING = -0.0015
 MAINLY_UNSPACED_SHARE = 0.5  # share of letters of scripts without spaces, from which only n-grams are used
+DEFAULT_VIEW = Tfidf()
 PARTLY_UNSPACED_SHARE = 0.1  # share from which n-grams are joined with words
 
 
@@ -63,9 +64,11 @@ def select_corpus_analyzer(corpus: Corpus, run: Run) -> str:
     return select_document_analyzer(corpus.iter_batches(run), run)
 
 
-def select_document_analyzer(documents: Iterable[Document | DocumentBatch], run: Run) -> str:
-    """Return the analyzer that a training with default parameters would select for documents of texts."""
-    view, collector = Tfidf(), LabelCollector()
+def select_document_analyzer(
+    documents: Iterable[Document | DocumentBatch], run: Run, view: Tfidf = DEFAULT_VIEW
+) -> str:
+    """Return the analyzer that a training with the view's other parameters would select for documents of texts."""
+    collector = LabelCollector()
     texts = extract_contents(collector.collect(documents), TEXTS)
     return select_analyzer(view, *count_and_sample(view, texts, run), collector, run).analyzer
 

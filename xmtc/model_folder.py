@@ -100,6 +100,16 @@ class AnalyzerDescription(TypedDict):
     because: str
 
 
+class NameChoiceDescription(TypedDict):
+    """Weight and length of label names as training documents, the numbers of names, and the reason."""
+
+    weight: float
+    length: float
+    names: NotRequired[int]
+    unseen_labels: NotRequired[int]
+    because: str
+
+
 class PlanDescription(TypedDict):
     """Plan of method `auto`."""
 
@@ -129,6 +139,8 @@ class About(TypedDict):
     filter: NotRequired[LabelFilter]
     decision: NotRequired[DecisionRule]
     chosen: NotRequired[AnalyzerDescription]
+    names: NotRequired[dict[str, Any]]  # validated by `parameters.parameters_from_about`
+    chosen_names: NotRequired[NameChoiceDescription]
     plan: NotRequired[PlanDescription]
 
 

@@ -125,7 +125,7 @@ def build_views(method: Method, content: str, parameters: Parameters) -> dict[st
     A parameter of several views, such as `lowercase`, is set for all of them. Raise XmtcError for an unknown one.
     """
     who = type(method).__name__
-    own = {resolve_view(name, content, who): values for name, values in method.own_view_parameters.items()}
+    own = resolve_own_view_parameters(method, content)
     kinds = select_views(method.required_views, content, who)
     recipes = (type(method), *kinds.values(), *list_training_recipes(method, content))
     known = [field.name for recipe in recipes for field in fields(recipe)]
@@ -146,6 +146,12 @@ def build_views(method: Method, content: str, parameters: Parameters) -> dict[st
         )
         for name, kind in kinds.items()
     }
+
+
+def resolve_own_view_parameters(method: Method, content: str) -> dict[str, dict[str, str]]:
+    """Return the parameters of single views, as text, by the name of the view for a corpus of texts or features."""
+    who = type(method).__name__
+    return {resolve_view(name, content, who): values for name, values in method.own_view_parameters.items()}
 
 
 def list_training_recipes(method: Method, content: str) -> list[type[ParameterSet]]:
@@ -356,9 +362,10 @@ def parameters_from_about(about: Mapping[str, Any]) -> dict[str, Any]:
     found |= select_non_default_parameters(NameTraining, about.get("names", {}))
     found |= select_non_default_parameters(type(method), about["parameters"])
     preset = collect_view_presets(method)
+    own = resolve_own_view_parameters(method, next((view_class(name).input_kind for name in about["views"]), TEXTS))
     for name, values in about["views"].items():
-        own = method.own_view_parameters.get(name, {})  # which the parameters of the method hold
-        shared = {key: value for key, value in values.items() if key not in own}
+        known = own.get(name, {})  # by the parameters of the method
+        shared = {key: value for key, value in values.items() if key not in known}
         found |= select_non_default_parameters(view_class(name), shared, preset)
     return {key: value for key, value in found.items() if key != "n_columns"}
 

@@ -6,10 +6,10 @@ calibration of its scores."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from itertools import chain, compress, islice
 from typing import Any
 
@@ -194,13 +194,21 @@ class Pipeline:
         if not isinstance(self.method, Auto):
             return self
         (view,) = self.views.values()
+        own = view.explicit_values | self.calibration.explicit_values
+        own |= {} if self.names is None else self.names.explicit_values
         plan = make_training_plan(self.method, view, list(documents), run)
+        parameters = own | as_unparsed(plan.parameters)
+        plan = plan.with_parameters(own)
         logging.getLogger("xmtc").info("Plan: xmtc train %s; %s.", plan.arguments, plan.reason)
-        own = {} if self.names is None else self.names.explicit_values
-        parameters = view.explicit_values | own | as_unparsed(plan.parameters)
-        return replace(
-            Pipeline.from_parameters(plan.method, view.input_kind, parameters), calibration=self.calibration, plan=plan
-        )
+        return replace(Pipeline.from_parameters(plan.method, view.input_kind, parameters), plan=plan)
+
+    def refuse_auto(self, command: str) -> None:
+        """Raise XmtcError for method `auto`, which has no method of its own to train repeatedly."""
+        if isinstance(self.method, Auto):
+            raise XmtcError(
+                f"auto plans another method for each training, so {command} needs a method; give the one of the plan "
+                "that `xmtc recommend --plan` prints."
+            )
 
     @contextmanager
     def _load_method_in_background(self, documents: Iterable[Document], run: Run) -> Iterator[None]:
@@ -231,7 +239,7 @@ class Pipeline:
         stream = collector.collect(self._read_in_batches(documents, run))
         identities = IdentityCollector() if should_identify else None
         stream = stream if identities is None else identities.collect(stream)
-        fitted, data, choice = self._fit_views(
+        fitted, data, choices = self._fit_views(
             stream, documents, collector, [name.text for name in names], language, run
         )
         if not collector.id_by_label:
@@ -246,7 +254,7 @@ class Pipeline:
             classes=label_index if classes is None else StringIndex.from_strings(classes),
             data=replace(data, Y=collector.to_matrix(labels), names=build_label_names(names, fitted, labels, run)),
             fingerprint=collector.fingerprint(),
-            analyzer_choice=choice,
+            analyzer_choices=choices,
             names=self.names,
             identities=identities,
         )
@@ -279,7 +287,7 @@ class Pipeline:
         """Return the training data with label names as further documents, if held-out documents show a gain."""
         assert self.names is not None
         assert prepared.data.Y is not None
-        views = {name: prepared.set_analyzer(view) for name, view in self.views.items()}
+        views = {name: prepared.set_analyzer(name, view) for name, view in self.views.items()}
         is_labelled = np.diff(prepared.data.Y.indptr) > 0
         if self.names.name_documents == AUTO and is_labelled.sum() < MIN_TRIAL_DOCUMENTS:
             return replace(prepared, name_choice=NameChoice(NO_NAMES, describe_small_sample(int(is_labelled.sum()))))
@@ -308,21 +316,21 @@ class Pipeline:
         names: list[str],
         language: str | None,
         run: Run,
-    ) -> tuple[FittedViews, Dataset, AnalyzerChoice | None]:
+    ) -> tuple[FittedViews, Dataset, dict[str, AnalyzerChoice]]:
         """Fit all views on the stream of a source; the labels of the documents are in the collector when the first view
-        has read them.
+        has read them. Return also the selected analyzers, by view.
 
         `language` is that of the texts, for views that compare them with label names."""
         documents = features.as_repeatable(stream, len(self.views))
         fitted: FittedViews = {}
         data: dict[str, Bag | Tokens] = {}
-        choice = None
+        choices: dict[str, AnalyzerChoice] = {}
         for name, view in self.views.items():
             if isinstance(view, Tfidf) and view.analyzer == AUTO:
                 contents = features.extract_contents(documents, view.input_kind)
                 spool = None if is_repeatable(source) else TextSpool(run.workdir)
                 counts, sample = count_and_sample(view, spool.collect(contents) if spool else contents, run)
-                choice = select_analyzer(view, counts, sample, collector, run)
+                choices[name] = choice = select_analyzer(view, counts, sample, collector, run)
                 logging.getLogger("xmtc").info("analyzer=%s: %s.", choice.analyzer, choice.reason)
 
                 def read_again(view: View = view, spool: TextSpool | None = spool) -> Iterable[str | Texts]:
@@ -337,7 +345,7 @@ class Pipeline:
                 fitted[name], data[name] = features.fit_view(view, documents, run, names)
                 if isinstance(columns := fitted[name], FittedColumns):
                     logging.getLogger("xmtc").info("The features of each document were %s.", columns.describe_scaling())
-        return fitted, Dataset(data), choice
+        return fitted, Dataset(data), choices
 
     def _read_in_batches(self, documents: Iterable[Document], run: Run) -> Iterable[Document | DocumentBatch]:
         """Return a corpus as batches, which all threads read, if the view supports them; else the documents."""
@@ -402,7 +410,7 @@ class TrainingData:
     classes: StringIndex  # these and the remaining given classes, which the model never predicts
     data: Dataset
     fingerprint: str  # of the documents
-    analyzer_choice: AnalyzerChoice | None = None  # for analyzer=auto
+    analyzer_choices: Mapping[str, AnalyzerChoice] = field(default_factory=dict)  # for views with analyzer=auto
     names: NameTraining | None = None
     name_choice: NameChoice | None = None  # if label names may be training documents; those are the last rows of data
     identities: IdentityCollector | None = None  # of the documents
@@ -419,10 +427,10 @@ class TrainingData:
             weights = np.append(weights, self.data.weights[self.n_docs :])
         return replace(self, data=replace(self.data, weights=weights))
 
-    def set_analyzer(self, view: View) -> View:
-        """Return the view with the selected analyzer, if it was to be selected."""
-        is_auto = self.analyzer_choice is not None and isinstance(view, Tfidf) and view.analyzer == AUTO
-        return view.replace(analyzer=self.analyzer_choice.analyzer) if self.analyzer_choice and is_auto else view
+    def set_analyzer(self, name: str, view: View) -> View:
+        """Return the view of this name with the selected analyzer, if it was to be selected."""
+        choice = self.analyzer_choices.get(name)
+        return view.replace(analyzer=choice.analyzer) if choice else view
 
     def join_names(
         self,
@@ -507,6 +515,7 @@ class TrainingData:
 
     def describe_training(self, method: Method) -> dict[str, Any]:
         """Return the content of about.json, which is equal for two runs on the same data."""
+        first_choice = next(iter(self.analyzer_choices.values()), None)
         return {
             "xmtc": xmtc.__version__,
             **as_json_value(method),
@@ -516,7 +525,7 @@ class TrainingData:
             "n_docs": self.n_docs,
             "n_labels": len(self.classes),
             "data": f"blake2b:{self.fingerprint}",
-            **({"chosen": self.analyzer_choice.as_json()} if self.analyzer_choice else {}),
+            **({"chosen": first_choice.as_json()} if first_choice else {}),
             **({"names": parameters_as_json(self.names)} if self.names else {}),
             **({"chosen_names": self.name_choice.as_json()} if self.name_choice else {}),
         }

@@ -9,8 +9,8 @@ view or method adds about as much. If the time suffices for one method only, the
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -19,10 +19,12 @@ from scipy.sparse import csr_array
 
 from xmtc.analyzer_selection import select_document_analyzer
 from xmtc.core.dataset import Bag, Dataset
+from xmtc.core.hyperparameters import format_cli_value
 from xmtc.core.memory import get_memory_limit
 from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.data.label_collector import LabelCollector
+from xmtc.errors import XmtcError
 from xmtc.evaluation import evaluate_per_document
 from xmtc.evaluation.learning_curves import CorpusSize, extrapolate_seconds
 from xmtc.features import View, extract_contents
@@ -85,6 +87,11 @@ class TrainingPlan:
         words = ["-m", self.method, *(word for pair in self.parameters.items() for word in ("-p", "=".join(pair)))]
         return shlex.join(words)
 
+    def with_parameters(self, values: Mapping[str, Any]) -> TrainingPlan:
+        """Return a copy with further parameters; those of the plan take precedence."""
+        further = {name: format_cli_value(value) for name, value in values.items() if name not in self.parameters}
+        return replace(self, parameters=self.parameters | further)
+
     def as_json(self) -> dict[str, Any]:
         return {"minutes": self.minutes, "arguments": self.arguments, "because": self.reason}
 
@@ -128,7 +135,7 @@ def make_training_plan(method: Auto, view: View, documents: Sequence[Document], 
     begin, budget = perf_counter(), 60 * method.minutes
     parameters = {}
     if isinstance(view, Tfidf) and view.analyzer == AUTO:
-        parameters["analyzer"] = select_document_analyzer(documents, run)
+        parameters["analyzer"] = select_document_analyzer(documents, run, view)
     sample = Sample.draw(documents, method.seed)
     if len(sample.documents) < MIN_TRIAL_DOCUMENTS:
         reason = f"{sample.n_docs:,} labelled documents are too few to compare methods"
@@ -150,10 +157,22 @@ def make_training_plan(method: Auto, view: View, documents: Sequence[Document], 
 
 
 def list_candidates(view: View, analyzer: str | None) -> list[PlanCandidate]:
-    """Return the candidates, the fastest first; with an analyzer of the user, only those on it."""
+    """Return the candidates, the fastest first; with an analyzer of the user, only those on it.
+
+    Analyzers that contradict other parameters of the user, such as ngrams=2, are left out."""
     if not isinstance(view, Tfidf) or analyzer is None:
         return [PlanCandidate(*pair) for pair in METHODS_OF_FEATURES]
-    return [PlanCandidate(*pair) for pair in METHODS_BY_ANALYZER if pair[0] != analyzer]
+    candidates = [PlanCandidate(*pair) for pair in METHODS_BY_ANALYZER if pair[0] != analyzer]
+    return [candidate for candidate in candidates if is_compatible(view, candidate.analyzer)]
+
+
+def is_compatible(view: View, analyzer: str) -> bool:
+    """Return True if the view's other parameters allow the analyzer."""
+    try:
+        view.replace(**({"analyzer": analyzer} if analyzer else {}))
+    except XmtcError:
+        return False
+    return True
 
 
 def run_trials(

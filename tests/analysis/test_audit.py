@@ -281,6 +281,11 @@ def test_documents_without_a_known_word_have_no_label_errors():
     }
 
 
+def test_auto_is_refused():
+    with pytest.raises(XmtcError, match="auto plans another method for each training, so audit needs a method"):
+        audit(corpus(20), Pipeline.from_parameters("auto"))
+
+
 def test_method_that_matches_label_names_is_refused():
     with pytest.raises(XmtcError, match="lexical matches label names"):
         audit(corpus(20), Pipeline.from_parameters("lexical"))

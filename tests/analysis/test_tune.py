@@ -102,7 +102,17 @@ def test_trial_values_are_short_numbers():
     assert search.round_value(Range(10, 99999), 12345) == 12345
 
 
-@pytest.mark.parametrize("name", METHODS)
+def test_auto_is_refused():
+    pipeline = Pipeline.from_parameters("auto")
+    for start in (
+        lambda: build_search_space("auto", pipeline, ["min_df=1,2"]),
+        lambda: tune(TRAIN[:50], VALID[:10], pipeline, {"min_df": Choice((1, 2))}, TuningGoal(trials=1), ONE),
+    ):
+        with pytest.raises(XmtcError, match="auto plans another method for each training, so tune needs a method"):
+            start()
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "auto"])  # it plans a method for each training
 def test_every_method_can_be_tuned(name):
     values = quick(name) | ({"epochs": 1} if "epochs" in {f.name for f in fields(method_class(name))} else {})
     pipeline = Pipeline.from_parameters(name, parameters=values)

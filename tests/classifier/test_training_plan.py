@@ -85,15 +85,29 @@ def test_candidates():
     assert {candidate.analyzer for candidate in list_candidates(view, None)} == {""}  # the user has set the analyzer
 
 
+def test_analyzers_that_contradict_the_user_are_no_candidates(monkeypatch):
+    view = Pipeline.from_parameters("auto", parameters={"ngrams": 2}).views["tfidf"]
+    assert PlanCandidate("words:1-2", "dismec") in list_candidates(view, "words")
+    assert PlanCandidate("chars", "dismec") not in list_candidates(view, "words")
+    given = []
+    monkeypatch.setattr("xmtc.training_plan.select_document_analyzer", lambda *args: given.append(args[2]) or "words")
+    plan = make_training_plan(Auto(minutes=5), view, DOCUMENTS, ONE)
+    assert given == [view]
+    assert plan.method == "stacked"
+    assert "chars" not in plan.arguments
+
+
 def test_printed_plan_repeats_the_training():
-    tagger = Pipeline.from_parameters("auto", parameters={"minutes": 5.0, "min_df": 1}).fit(DOCUMENTS, run=ONE)
+    own = {"min_df": 1, "lowercase": False, "calibrate": False, "name_documents": "never"}
+    tagger = Pipeline.from_parameters("auto", parameters={"minutes": 5.0} | own).fit(DOCUMENTS, run=ONE)
     about = tagger.about
     assert about["method"] == "stacked"
     assert about["plan"]["minutes"] == 5
     assert about["plan"]["because"].startswith("nDCG@5 after 560 documents: parabel ")
     words = shlex.split(about["plan"]["arguments"])
     assert words[:2] == ["-m", "stacked"]
-    values = parse_parameters([*words[3::2], "min_df=1"])
+    values = parse_parameters(words[3::2])
+    assert {"min_df", "lowercase", "calibrate", "name_documents"} < values.keys()
     again = Pipeline.from_parameters("stacked", parameters=values).fit(DOCUMENTS, run=ONE)
     assert again.about == {name: value for name, value in about.items() if name != "plan"}
     np.testing.assert_array_equal(tagger.predict(TEST, 5).scores, again.predict(TEST, 5).scores)
@@ -104,6 +118,21 @@ def test_short_budget_trains_one_method(monkeypatch):
     plan = make_training_plan(Auto(minutes=0.1), Pipeline.from_parameters("auto").views["tfidf"], DOCUMENTS, ONE)
     assert plan.method in ("parabel", "bonsai", "dismec")
     assert plan.reason.startswith("the time suffices for one method; nDCG@5 after 560 documents")
+
+
+def test_plan_has_the_parameters_of_the_user():
+    own = {"min_df": 1, "lowercase": False, "stop_words": ("a", "of"), "calibrate": False, "name_length": 0.3}
+    pipeline = Pipeline.from_parameters("auto", parameters=own).with_parameters({"vocabulary": "my names.ttl"})
+    planned = pipeline.with_plan(DOCUMENTS[:60], ONE)
+    assert planned.plan.arguments == (
+        "-m dismec -p analyzer=words -p min_df=1 -p stop_words=a,of, -p lowercase=false -p calibrate=false "
+        "-p name_length=0.3 -p 'vocabulary=my names.ttl'"
+    )
+    assert not planned.calibration.calibrate
+    assert planned.names.vocabulary == "my names.ttl"
+    words = shlex.split(planned.plan.arguments)
+    again = Pipeline.from_parameters("dismec", parameters=parse_parameters(words[3::2]))
+    assert replace(planned, plan=None) == again
 
 
 def test_little_memory(monkeypatch):

@@ -15,6 +15,9 @@ from loopback_hub import TOKEN, LoopbackHub, run_hub
 
 from xmtc import Classifier
 from xmtc.errors import XmtcError
+from xmtc.hub import render_card
+from xmtc.hub.model_card import hide_folders
+from xmtc.methods import Lexical
 
 pytest.importorskip("huggingface_hub")
 TEXTS = ["apples and pears", "pears grow on trees", "a trip to the moon", "the moon and the stars"]
@@ -141,6 +144,33 @@ def test_the_card_shows_the_metrics_of_a_report(model, environment, tmp_path):
     assert "library_name: xmtc" in card
     assert "min_df=1" in card
     assert "library/dry" in card
+
+
+def test_the_card_shows_no_folders(tmp_path):
+    names = tmp_path / "names.tsv"
+    names.write_text("".join(f"{label}\tname of {label}\n" for label in ("fruit", "garden", "space", "travel")))
+    classifier = Classifier("parabel", min_df=1, vocabulary=str(names), name_documents="never").fit(TEXTS, LABELS)
+    classifier.save(tmp_path / "model")
+    card = render_card(tmp_path / "model", "hf:library/dry")
+    assert "`vocabulary=names.tsv`" in card
+    assert str(tmp_path) not in card
+
+
+def test_folders_are_hidden_in_members_and_their_views():
+    assert hide_folders("vectors", "/home/me/a.vec+C:\\data\\b.vec") == "a.vec+b.vec"
+    assert hide_folders("member_views", ("dismec.dense=/home/me/encoder/", "parabel.token_pattern=a/b")) == (
+        "dismec.dense=encoder",
+        "parabel.token_pattern=a/b",
+    )
+    assert hide_folders("members", (Lexical(vocabulary="/home/me/v.ttl"),)) == (Lexical(vocabulary="v.ttl"),)
+
+
+def test_the_card_refuses_invalid_parameters(model, tmp_path):
+    folder = Path(shutil.copytree(model, tmp_path / "model"))
+    about = json.loads((folder / "about.json").read_text())
+    (folder / "about.json").write_text(json.dumps(about | {"names": {"nothing": 1}}))
+    with pytest.raises(XmtcError, match="is damaged: NameTraining has no parameter 'nothing'"):
+        render_card(folder, "hf:library/dry")
 
 
 def test_push_refuses_a_file_that_is_no_report(model, environment, tmp_path):

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from xmtc import Classifier, Tagger, XmtcError
+from xmtc.analyzer_selection import AnalyzerChoice
 from xmtc.core.dataset import Dataset
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
@@ -33,6 +34,7 @@ from xmtc.methods.ensemble.candidates import (
 from xmtc.methods.ensemble.model import RemappedModel
 from xmtc.methods.ensemble.stacked import NO_FOLD, RankerExamples, assign_folds, choose_fold_number, select_ranker
 from xmtc.methods.ensemble.stacked_model import StackedModel
+from xmtc.name_documents import fit_view_with_names
 from xmtc.parameters import method_from_json, parameters_from_about
 from xmtc.pipeline import Pipeline
 
@@ -73,6 +75,25 @@ def test_labels_without_documents_are_predicted_by_their_names(method, tmp_path)
     tagger = classifier.tagger_
     assert tagger.frequencies.sum() == sum(map(len, labels))
     assert tagger.about["n_docs"] == len(texts)
+
+
+def test_each_view_keeps_its_selected_analyzer_beside_names(monkeypatch):
+    def choose(view, *_):
+        return AnalyzerChoice("words" if view.ngrams > 1 else "chars", "for the test")
+
+    def fit(view, *rest):
+        fitted.append(view.analyzer)
+        return fit_view_with_names(view, *rest)
+
+    fitted: list[str] = []
+    monkeypatch.setattr("xmtc.pipeline.select_analyzer", choose)
+    monkeypatch.setattr("xmtc.pipeline.fit_view_with_names", fit)
+    names = {"name_documents": "always", "name_weight": 3.0, "name_length": 0.3}
+    members = {"members": ("dismec", "dismec"), "dismec-2.ngrams": 2, "min_df": 1}
+    pipeline = Pipeline.from_parameters("stacked", parameters=names | members)
+    prepared = pipeline.prepare(list(to_documents(*TRAIN)), ONE)
+    assert fitted == ["chars", "words"]
+    assert prepared.describe_training(pipeline.method)["chosen"]["analyzer"] == "chars"
 
 
 def test_weights_of_documents_are_refused_also_beside_names():
@@ -148,6 +169,20 @@ def test_equal_documents_are_in_one_fold():
     assert (folds[is_name] == NO_FOLD).all()
     assert folds[~is_name].min() == 0
     assert [choose_fold_number(n) for n in (500, 10_000, 30_000)] == [5, 3, 2]
+
+
+def test_folds_of_dense_features():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(250, 10))
+    assert set(np.bincount(assign_folds(Dataset.from_matrix(X, np.ones((250, 1))), 5, seed=0))) == {50}
+    Y = (X @ rng.normal(size=(10, 4)) > 1).astype(int)
+    classifier = Classifier("stacked", members=("parabel", "dismec"), folds=2).fit(X, Y, run=ONE)
+    assert classifier.evaluate(X, Y, ["P@1"])["P@1"] > 0.5
+
+
+def test_too_few_different_documents_are_divided_by_row():
+    folds = assign_folds(Dataset.from_matrix(np.ones((90, 3)), np.ones((90, 1))), 3, seed=0)
+    assert np.bincount(folds).tolist() == [30, 30, 30]
 
 
 def make_examples(is_complementary: bool) -> RankerExamples:
@@ -227,6 +262,19 @@ def test_parameters_of_views_are_saved_and_repeated(trained):
     copy = clone(classifier)
     assert copy.get_params()["dismec.analyzer"] == "chars"
     assert copy.get_params()["parabel.analyzer"] == "auto"
+
+
+def test_own_views_of_features_are_saved_and_repeated(tmp_path):
+    X = np.random.default_rng(0).random((60, 8))
+    labels = [[str(number)] for number in X.argmax(axis=1)]
+    parameters = {"members": ("parabel", "dismec"), "dismec.unit_length": False, "parabel.n_trees": 1}
+    classifier = Classifier("stacked", **parameters).fit(X, labels, run=ONE)
+    about = classifier.tagger_.about
+    assert {name: view["unit_length"] for name, view in about["views"].items()} == {"columns": True, "columns-2": False}
+    assert "unit_length" not in parameters_from_about(about)
+    classifier.save(tmp_path / "model")
+    again = clone(Classifier.load(tmp_path / "model")).fit(X, labels, run=ONE)
+    assert again.tagger_.about["views"] == about["views"]
 
 
 def test_views_of_a_consensus():

@@ -99,6 +99,8 @@ HOSTILE = {"method": f"{__name__}:ForbiddenClass", "parameters": {"args": ["id"]
         ("method", "subprocess:Popen", "The method subprocess:Popen is not defined; import its module first, or"),
         ("method", "xmtc.cli:main", "The method xmtc.cli:main is not defined; import its module first, or"),
         ("parameters", {"seed": -1}, " is damaged: Parabel: seed=-1 is invalid; expected"),
+        ("names", {"name_documents": 7}, " is damaged: NameTraining: name_documents=7 is invalid; expected"),
+        ("names", {"nothing": 1}, " is damaged: NameTraining has no parameter 'nothing'"),
         ("parameters", {"nothing": 1}, " is damaged: Parabel has no parameter 'nothing'"),
         (
             "views",
@@ -261,6 +263,9 @@ def test_form_without_a_type_name_is_rejected(folder: Path, name: Any) -> None:
         ("filter", {"allow": [1], "deny": []}, "its filter.allow[0] is 1, expected text"),
         ("decision", {"for": 1}, "its decision.for is 1, expected text"),
         ("chosen", {"analyzer": 1}, "its chosen.analyzer is 1, expected text"),
+        ("names", "x", "its names is 'x', expected an object"),
+        ("chosen_names", {"weight": "x"}, "its chosen_names.weight is 'x', expected a number"),
+        ("chosen_names", {"weight": 1.0, "length": 1.0}, "its chosen_names.because is missing"),
         ("views", {"tfidf": 1}, "its views.tfidf is 1, expected an object"),
         ("parameters", None, "its parameters is None, expected an object"),
     ],

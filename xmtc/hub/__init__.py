@@ -16,6 +16,7 @@ from typing import Any
 
 from xmtc import model_folder
 from xmtc.errors import XmtcError, as_missing_extra
+from xmtc.parameters import load_saved_parameters
 from xmtc.storage.atomic import atomic_folder, describe_error
 from xmtc.storage.cache import create_cache_folder, get_cache_folder
 from xmtc.storage.folder import ABOUT_FILE, ARRAYS_FILE
@@ -190,4 +191,6 @@ def render_card(folder: str | Path, repository: str, **options: Any) -> str:
     with hub_errors(repository):
         from xmtc.hub.model_card import render_model_card
 
-        return render_model_card(Tagger.load(folder), repository, **options)
+        tagger = Tagger.load(folder)
+        load_saved_parameters(tagger, folder)  # raises for invalid ones, which the card would show
+        return render_model_card(tagger, repository, **options)

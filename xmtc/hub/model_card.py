@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from xmtc.core.hyperparameters import format_cli_value
+from xmtc.core.method import Method
 from xmtc.features import TEXTS
-from xmtc.parameters import parameters_from_about
+from xmtc.parameters import MEMBER_VIEWS, parameters_from_about
 from xmtc.tagger import Tagger
 
 CARD_METRICS = ("P@1", "P@3", "P@5", "nDCG@5")  # also in the metadata, which the hub's page shows
+
+PATH_PARAMETERS = ("vocabulary", "vectors", "encoder", "sentence_encoder", "dense", "stop_words")
 
 
 def render_model_card(
@@ -86,5 +90,20 @@ def describe_scores(tagger: Tagger) -> str:
 
 
 def list_parameters(tagger: Tagger) -> list[str]:
-    """Return the parameters that differ from their defaults, as they are typed on the command line."""
-    return [f"{name}={format_cli_value(value)}" for name, value in parameters_from_about(tagger.about).items()]
+    """Return the parameters that differ from their defaults, as they are typed on the command line, without folders."""
+    parameters = parameters_from_about(tagger.about)
+    return [f"{name}={format_cli_value(hide_folders(name, value))}" for name, value in parameters.items()]
+
+
+def hide_folders(name: str, value: Any) -> Any:
+    """Return the value of a parameter with the base name of each path, also in members and their view parameters."""
+    if isinstance(value, tuple):
+        return tuple(hide_folders(name, item) for item in value)
+    if isinstance(value, Method):
+        return value.replace(**{key: hide_folders(key, own) for key, own in value.explicit_values.items()})
+    if name == MEMBER_VIEWS:
+        key, equals, text = value.partition("=")
+        return f"{key}{equals}{hide_folders(key.rpartition('.')[2], text)}"
+    if name in PATH_PARAMETERS and isinstance(value, str):
+        return "+".join(re.split(r"[/\\]", source.rstrip("/\\"))[-1] for source in value.split("+"))
+    return value

@@ -112,6 +112,7 @@ def audit(
 ) -> Audit:
     """Audit labelled documents; both corpora may be streams."""
     check_folds(folds)
+    pipeline.refuse_auto("audit")
     if pipeline.method.has_label_name_input:
         name = method_name(pipeline.method)
         raise XmtcError(f"{name} matches label names and learns nothing from documents; choose another --method.")

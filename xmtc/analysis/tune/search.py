@@ -184,7 +184,7 @@ def tune(
     Raises
     ------
     XmtcError
-        If every trial fails.
+        If every trial fails, or the method is `auto`.
 
     Examples
     --------
@@ -196,6 +196,7 @@ def tune(
     >>> trials[0].value
     1.0
     """
+    pipeline.refuse_auto("tune")
     evaluator = TrialEvaluator(train, valid, goal.metric, run.without_output())
     trials: dict[int, TuningTrial] = {}
     deadline = perf_counter() + 60 * goal.minutes if goal.minutes else inf

@@ -72,7 +72,7 @@ def build_search_space(
     Raises
     ------
     XmtcError
-        If an option cannot be parsed, or nothing is left to search.
+        If an option cannot be parsed, nothing is left to search, or the method is `auto`.
 
     Examples
     --------
@@ -83,6 +83,7 @@ def build_search_space(
     C from 0.1 to 10 (log)
     min_df among 1, 2
     """
+    pipeline.refuse_auto("tune")
     known = {parameter: field for parameter, (field, _) in pipeline.parameters.items()}
     requested = dict(parse_search_option(name, known, option) for option in search_options)
     for parameter in requested.keys() & set(fixed):

@@ -30,7 +30,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.core.checkpoint import claim_checkpoint
-from xmtc.core.dataset import Dataset, Tokens
+from xmtc.core.dataset import Bag, Dataset, Tokens
 from xmtc.core.hyperparameters import ParameterSet, param
 from xmtc.core.method import Model
 from xmtc.core.predictions import NO_LABEL, Predictions
@@ -317,16 +317,31 @@ def choose_fold_number(n_docs: int) -> int:
 
 def assign_folds(data: Dataset, n_folds: int, seed: int) -> np.ndarray:
     """Return the fold of each document, (n_docs,), or NO_FOLD for names of labels; documents with equal features have
-    the same."""
-    view = next(iter(data.views.values()))
-    ids, ends = (view.ids, view.offsets) if isinstance(view, Tokens) else (view.matrix.indices, view.matrix.indptr)
-    spans = zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
-    digests = [hashlib.blake2b(ids[begin:end].tobytes(), digest_size=8).digest() for begin, end in spans]
+    the same, unless too few documents differ."""
+    digests = hash_documents(next(iter(data.views.values())))
     number_by_digest = {digest: number for number, digest in enumerate(dict.fromkeys(digests))}
     groups = np.array([number_by_digest[digest] for digest in digests])
-    order = np.random.default_rng(seed).permutation(len(number_by_digest))
-    folds = (order % n_folds)[groups]
-    return folds if data.is_name is None else np.where(data.is_name, NO_FOLD, folds)
+    is_document = np.ones(data.n_docs, bool) if data.is_name is None else ~data.is_name
+    if len(np.unique(groups[is_document])) < n_folds:
+        groups = np.arange(data.n_docs)
+    kept, groups_of_documents = np.unique(groups[is_document], return_inverse=True)
+    folds = np.full(data.n_docs, NO_FOLD)
+    folds[is_document] = (np.random.default_rng(seed).permutation(len(kept)) % n_folds)[groups_of_documents]
+    return folds
+
+
+def hash_documents(view: Bag | Tokens) -> list[bytes]:
+    """Return a hash of the features of each document: its ids, and for a Bag their values."""
+    parts: list[np.ndarray]
+    if isinstance(view, Bag):
+        parts, ends = [view.matrix.indices, view.matrix.data], view.matrix.indptr
+    else:
+        parts, ends = [view.ids], view.offsets
+    spans = zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+    return [
+        hashlib.blake2b(b"".join(part[begin:end].tobytes() for part in parts), digest_size=8).digest()
+        for begin, end in spans
+    ]
 
 
 def count_labels(Y: csr_array) -> np.ndarray:
