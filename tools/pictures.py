@@ -33,8 +33,12 @@ def main() -> None:
         return draw_page(Path(html).resolve(), int(height), Path(target))
     with tempfile.TemporaryDirectory() as folder:
         run_xmtc(folder, "demo")
-        shown = run_xmtc(folder, "explain", "xmtc-demo/model", "--string", TEXT, "-k", "2", "-n", "8", "--html", "why.html")
-        draw_terminal(f'$ xmtc explain xmtc-demo/model --string "{TEXT}" -k 2 -n 8\n{shown}', IMAGES / "explain-terminal.svg")
+        shown = run_xmtc(
+            folder, "explain", "xmtc-demo/model", "--string", TEXT, "-k", "2", "-n", "8", "--html", "why.html"
+        )
+        draw_terminal(
+            f'$ xmtc explain xmtc-demo/model --string "{TEXT}" -k 2 -n 8\n{shown}', IMAGES / "explain-terminal.svg"
+        )
         draw_page(Path(folder, "why.html"), 665, IMAGES / "explain-page.png")
         draw_page(Path(folder, "why.html"), 400, IMAGES / "explain.png")  # only the first label
 
