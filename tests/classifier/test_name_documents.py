@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from commands import invoke
+from scipy.sparse import csr_array
 
 from xmtc import Classifier, Document, Tagger
 from xmtc.core.dataset import Dataset
 from xmtc.core.method import LabelName
 from xmtc.core.run import Run
-from xmtc.data.splits import find_labelled_rows, sample_folds, sample_rows_keeping_labels
+from xmtc.data.splits import drop_rows, find_labelled_rows, sample_folds, sample_rows_keeping_labels
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
 from xmtc.name_documents import (
@@ -254,3 +256,14 @@ def test_train_uses_the_names_of_vocab(vocabulary: Path, tmp_path: Path) -> None
     assert "labels have no document) are training documents of weight" in result.stderr.decode()
     quiet = invoke("train", "train.jsonl", "-o", "model", "-p", "name_documents=never", cwd=tmp_path)
     assert "label names" not in quiet.stderr.decode()
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_names_of_labels_without_documents_are_dropped_unless_a_vocabulary_lists_such_labels(is_listed):
+    """Rows 0 to 2 are documents, row 3 on are the names of labels 0, 1 and, with a vocabulary, 2."""
+    Y = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])[: 6 if is_listed else 5]
+    data = Dataset.from_matrix(np.eye(len(Y)), csr_array(Y))
+    data = replace(data, is_name=np.arange(len(Y)) >= 3)
+    kept = drop_rows(data, np.array([2]))
+    assert kept.X.indices.tolist() == ([0, 1, 3, 4, 5] if is_listed else [0, 1, 3])
+    assert drop_rows(data, np.array([0])).n_docs == len(Y) - 1

@@ -207,7 +207,28 @@ def find_labelled_rows(data: Dataset) -> np.ndarray:
 
 
 def drop_rows(data: Dataset, rows: np.ndarray) -> Dataset:
-    return data.select_rows(np.setdiff1d(np.arange(data.n_docs), rows))
+    """Return the data without some documents.
+
+    If only labels of documents have names, as without a vocabulary, names of labels that lose their last document are
+    dropped too: such labels of new documents are not known by name either."""
+    is_kept = np.ones(data.n_docs, bool)
+    is_kept[rows] = False
+    if data.is_name is not None:
+        is_kept &= ~_mark_names_without_documents(data, is_kept)
+    return data.select_rows(np.flatnonzero(is_kept))
+
+
+def _mark_names_without_documents(data: Dataset, is_kept: np.ndarray) -> np.ndarray:
+    """Return which rows are names of labels that no kept document has; none if that holds for all documents, too."""
+    assert data.Y is not None
+    assert data.is_name is not None
+    before, after = (
+        np.bincount(data.Y[rows & ~data.is_name].indices, minlength=data.n_labels) == 0
+        for rows in (np.ones(data.n_docs, bool), is_kept)
+    )
+    if data.is_name @ (data.Y @ before):  # a vocabulary lists labels that no document has
+        return np.zeros(data.n_docs, bool)
+    return data.is_name & (data.Y @ after > 0)
 
 
 def _check_output_paths(corpus: Corpus, train: str, test: str) -> None:
