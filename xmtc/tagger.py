@@ -49,11 +49,11 @@ class Tag(LabelScore):
 
     Parameters
     ----------
-    label
+    label : str
         Label, as in the training corpus.
-    score
+    score : float
         Score, a probability if the model is calibrated.
-    name
+    name : str, optional
         Name of the label; None without a vocabulary.
 
     Examples
