@@ -1,7 +1,7 @@
 """Broken corpora: every kind of broken input with its exact error message.
 
 A message that begins with `line`, `row` or `file` is about one bad document among good ones; the path precedes it, and
-`REMEDY` follows. Those inputs are also read with on_error="skip": the good documents must be read, and the bad one must
+`REMEDY` follows. These inputs are also read with on_error="skip": the good documents must be read, and the bad one must
 be in the rejects file.
 """
 # ruff: noqa: E501 — one line per kind of broken input keeps the table readable as a table

@@ -68,8 +68,8 @@ def train(
     keep_training: Annotated[
         bool | None,
         typer.Option(
-            help="Whether the model keeps ids, features and labels of its documents for `xmtc update`; by default up "
-            "to 200 MiB.",
+            help="Training data (ids, features, labels) stored in the model for `xmtc update`; by default up to 200 "
+            "MiB.",
             show_default=False,
         ),
     ] = None,
