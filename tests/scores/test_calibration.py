@@ -292,6 +292,7 @@ def test_calibrated_combination_has_one_curve(method):
 # Checks of every method, on calibrated models
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", ["parabel", "dismec", "pd_sparse", "annexml", "consensus"])
 def test_calibrated_models_pass_the_method_checks(name, check, monkeypatch):

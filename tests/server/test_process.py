@@ -46,7 +46,7 @@ def predict(url: str, text: str, model: str = "m", **options):
     return httpx.post(f"{url}/v1/models/{model}/predict", json={"text": text, **options}, timeout=30)
 
 
-def wait_until(condition, seconds: float = 20) -> None:
+def wait_until(condition, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "timeout"

@@ -328,20 +328,17 @@ def test_labels_are_clustered_by_words_if_there_are_enough():
     assert new.n_cluster_columns == 0
 
 
-def test_pruning_threshold_depends_on_expected_weights(monkeypatch):
-    kept = []
+def test_pruning_threshold_depends_on_expected_weights():
     X, Y = (
         Tfidf(min_df=1).fit(make_planted_corpus(100, seed=1)[0])[1].matrix,
         csr_array(np.eye(100, 9, dtype=np.float32)),
     )
-    from xmtc.methods.label_tree import base as family
     from xmtc.methods.label_tree.parabel import Parabel
 
-    genuine = family.TreeTrainer
-    monkeypatch.setattr(family, "TreeTrainer", lambda *a, **k: kept.append(k["min_weight"]) or genuine(*a, **k))
-    for fineness in (1.0, 0.25):
-        Parabel(n_trees=1).fit(Dataset({"tfidf": Bag(X, weight_scale=fineness)}, Y))
-    assert kept == [0.1, 0.025]
+    for fineness, threshold in ((1.0, 0.1), (0.25, 0.025)):
+        (tree,) = Parabel(n_trees=1).fit(Dataset({"tfidf": Bag(X, weight_scale=fineness)}, Y)).trees
+        weights = np.abs(np.concatenate([tree.slot_weights(0, slot)[1] for slot in range(9)]))
+        assert threshold <= weights[weights > 0].min() < 2 * threshold
 
 
 @pytest.mark.parametrize("analyzer", ANALYZERS[1:])

@@ -81,7 +81,7 @@ class TreeModel(Model):
     def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return the contribution of each feature to the label's margin, or in a label tree, to its log probability.
 
-        Of each node on the path, log P(child | parent) less its value without any feature is divided among the features
+        At each node on the path, log P(child | parent) less its value without any feature is divided among the features
         in proportion to their parts of the margin. Several trees are weighted by their shares of the score.
         """
         (view,) = self.views

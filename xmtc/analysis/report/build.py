@@ -78,7 +78,7 @@ def assign_labels(
         return AssignedLabels(ranked.apply_threshold(threshold), f"from a score of {threshold:.3g} on")
     if tagger.decision is not None:
         tuned = tagger.predict(data, run=run, threshold="tuned", always=always)
-        return AssignedLabels(tuned, f"by the model's decision: {tagger.decision}")
+        return AssignedLabels(tuned, f"by the tuned thresholds ({tagger.decision})")
     default = estimate_default_threshold(ranked, tagger)
     labels = ranked.apply_threshold(default)
     return AssignedLabels(labels, f"from a score of {default:.3g} on{explain_default_threshold(tagger, labels)}")

@@ -3,7 +3,7 @@
 - From the paper (sections 2.3, 2.4 and 3.1): the two losses of eq. 1, the sums of eqs. 3 and 4 over outputs in [0, 1],
   a margin in [0, 1], word vectors of length C = 100, r = 4, a common space of size 100 for small and 200 for large
   label sets, two layers in E and D and one in F, training on all documents; GloVe vectors for IMDb, whose texts it
-  reads. Of EUR-Lex and Wiki10 it reads feature matrices; for texts, set `vectors`.
+  reads. For EUR-Lex and Wiki10 it reads feature matrices; for texts, set `vectors`.
 - Tuned on a fifth of the training documents of Delicious (docs/results/papers.md), because the paper does not state
   them: margin, λ, learning rate, its schedule, weight decay, epochs, batch size, width of the hidden layers, batch
   normalisation, dropout of words. The other data sets are not available here and have the same values.
