@@ -44,7 +44,8 @@ def quick(name: str) -> dict[str, Any]:
 
     if method.required_views == ("dense",):
         encoder = {"sentence_encoder": tiny_sentence_encoder(), "sentence_length": 64}
-        return {"vocabulary": planted_names(), **encoder, **method.quick_parameters}
+        names = {"vocabulary": planted_names()} if method.has_label_name_input else {}
+        return {**names, **encoder, **method.quick_parameters}
 
     return {"encoder": tiny("bert", 128), **method.quick_parameters}
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # type checkers cannot read the table METHODS, so its classes
     from xmtc.methods.one_vs_all.pd_sparse import PDSparse as PDSparse
     from xmtc.methods.one_vs_all.ppd_sparse import PPDSparse as PPDSparse
     from xmtc.methods.one_vs_all.proxml import ProXML as ProXML
+    from xmtc.methods.one_vs_all.slice import Slice as Slice
     from xmtc.methods.transformer.aplc_xlnet import APLCXLNet as APLCXLNet
 
 METHODS = {
@@ -51,6 +52,7 @@ METHODS = {
     "pd_sparse": "xmtc.methods.one_vs_all.pd_sparse:PDSparse",
     "ppd_sparse": "xmtc.methods.one_vs_all.ppd_sparse:PPDSparse",
     "proxml": "xmtc.methods.one_vs_all.proxml:ProXML",
+    "slice": "xmtc.methods.one_vs_all.slice:Slice",
     "fastxml": "xmtc.methods.instance_tree.fastxml:FastXML",
     "pfastrexml": "xmtc.methods.instance_tree.pfastrexml:PfastreXML",
     "craftml": "xmtc.methods.instance_tree.craftml:CRAFTML",
