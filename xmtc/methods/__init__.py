@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # type checkers cannot read the table METHODS, so its classes
     from xmtc.methods.one_vs_all.proxml import ProXML as ProXML
     from xmtc.methods.one_vs_all.slice import Slice as Slice
     from xmtc.methods.transformer.aplc_xlnet import APLCXLNet as APLCXLNet
+    from xmtc.methods.transformer.xr_transformer import XRTransformer as XRTransformer
 
 METHODS = {
     "parabel": "xmtc.methods.label_tree.parabel:Parabel",
@@ -68,6 +69,7 @@ METHODS = {
     "fasttext": "xmtc.methods.embedding.fasttext:FastText",
     "extremetext": "xmtc.methods.embedding.extremetext:ExtremeText",
     "aplc_xlnet": "xmtc.methods.transformer.aplc_xlnet:APLCXLNet",
+    "xr_transformer": "xmtc.methods.transformer.xr_transformer:XRTransformer",
     "lexical": "xmtc.methods.lexical.lexical:Lexical",
     "matcher": "xmtc.methods.matcher.matcher:Matcher",
     "ensemble": "xmtc.methods.ensemble.ensemble:Ensemble",
