@@ -56,6 +56,7 @@ FORM_TYPES = {
     "lexical-model": "xmtc.methods.lexical.model:LexicalModel",
     "match-index": "xmtc.methods.matcher.candidates:MatchIndex",
     "matcher-model": "xmtc.methods.matcher.model:MatcherModel",
+    "fine-tuned-matcher-model": "xmtc.methods.matcher.fine_tuned_model:FineTunedMatcherModel",
     "slice-model": "xmtc.methods.one_vs_all.slice_model:SliceModel",
     "sentence-encoder": "xmtc.features.encoders.sentence_vectors:StoredEncoder",
     "xr-transformer-model": "xmtc.methods.transformer.xr_model:XRTransformerModel",
