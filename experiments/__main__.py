@@ -128,6 +128,17 @@ def noise(
 
 
 @app.command(cls=PlainCommand)
+def names(
+    target: Annotated[Path, typer.Argument(metavar="NAMES.tsv", help="File to write.")],
+    sources: Annotated[list[str], typer.Argument(metavar="CORPUS...", help="Corpora to read.")],
+) -> None:
+    """Write the labels of corpora as their own names, for methods that read label names."""
+    labels = sorted({label for source in sources for document in open_corpus(source) for label in document.labels})
+    target.write_text("id\tname\n" + "".join(f"{label}\t{label}\n" for label in labels), encoding="utf-8")
+    echo(f"{len(labels):,} names written to {target}.", err=True)
+
+
+@app.command(cls=PlainCommand)
 def words(
     source: Annotated[str, typer.Argument(metavar="CORPUS", help="Corpus of texts to read.")],
     vocabulary: Annotated[Path, typer.Argument(metavar="WORDS.txt", help="Words with a feature, one per line.")],

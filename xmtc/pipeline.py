@@ -36,6 +36,7 @@ from xmtc.features import FEATURES, TEXTS, FittedViews, View, Views
 from xmtc.features.columns import FittedColumns
 from xmtc.features.dense import FittedDense
 from xmtc.features.names import FittedNames, Names
+from xmtc.features.subwords import FittedSubwords
 from xmtc.features.tfidf import Tfidf
 from xmtc.methods import check_savable
 from xmtc.methods.ensemble.auto import Auto
@@ -389,7 +390,9 @@ def build_label_names(
     texts = [name.text for name in names]
     tokens = next((view.transform_names(texts) for view in fitted.values() if isinstance(view, FittedNames)), None)
     vectors = next((view.transform(texts, run) for view in fitted.values() if isinstance(view, FittedDense)), None)
-    if tokens is None and vectors is None:
+    subword_view = next((view for view in fitted.values() if isinstance(view, FittedSubwords)), None)
+    subwords = subword_view.transform(texts, run) if subword_view and names else None
+    if tokens is None and vectors is None and subwords is None:
         return None
     id_by_label = {label: number for number, label in enumerate(labels)}
     return LabelNames(
@@ -397,6 +400,7 @@ def build_label_names(
         labels=np.array([id_by_label[name.label] for name in names], np.int32),
         preferred=np.array([name.is_preferred for name in names], np.bool_),
         vectors=vectors,
+        subwords=subwords,
     )
 
 

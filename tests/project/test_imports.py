@@ -38,7 +38,7 @@ LAYERS = [
 ]
 # Modules that may import PyTorch and transformers outside of functions.
 NEURAL = ("nn/", "methods/attention/", "methods/autoencoder/", "methods/convolution/", "methods/transformer/")
-NEURAL += ("methods/matcher/projection.py",)
+NEURAL += tuple(f"methods/matcher/{name}.py" for name in ("projection", "fine_tuning", "fine_tuned_model"))
 NEURAL += tuple(f"features/encoders/{name}.py" for name in ("model_loader", "mpnet", "export", "sentence_vectors"))
 HEAVY = ("torch", "transformers", "ray", "fastapi", "uvicorn", "mcp", "prometheus_client", "optuna")
 SERVING = ("fastapi", "uvicorn", "mcp", "prometheus_client")  # allowed in server/
