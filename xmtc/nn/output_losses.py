@@ -101,8 +101,8 @@ class RankingLoss:
 class RankingAccumulator(LossAccumulator):
     """L_P and L_N (eqs. 3 and 4), with their gradients.
 
-    L_P = Σ_n (m + y_n − min y_p)₊ needs the lowest positive output, known from the start; L_N = Σ_p (m + max y_n − y_p)₊
-    needs the highest negative output, known after the last block.
+    L_P = Σ_n (m + y_n − min y_p)₊ needs the lowest positive output, known from the start;
+    L_N = Σ_p (m + max y_n − y_p)₊ needs the highest negative output, known after the last block.
     """
 
     def __init__(self, positives: PositiveLabels, logits: Tensor, margin: float, uses_sigmoid: bool, n_labels: int):
