@@ -123,12 +123,12 @@ def pack(
     """Copy corpora and word vectors of rows without a result, for a machine without a network."""
     for name in tables:
         experiment = load_experiment(find_table(name))
-        context = make_context(experiment.path, data, Path(), results)
+        context = make_context(experiment.path, data, Path("models"), results)
         package = pack_rows(find_open_rows(experiment.rows, only or [], context), context, target, max_words)
         if not package.rows:
-            echo(f"{experiment.name}: no open row whose corpus is here.", err=True)
+            echo(f"{name}: no open row whose corpus is here.", err=True)
             continue
-        echo(f"{experiment.name}: {len(package.rows)} rows, {package.n_bytes / 2**20:.1f} MiB.", err=True)
+        echo(f"{name}: {len(package.rows)} rows, {package.n_bytes / 2**20:.1f} MiB.", err=True)
         if package.encoders:
             echo(f"Not packed: {', '.join(package.encoders)}; see `xmtc pretrained export`.", err=True)
         for command in format_run_commands(name, package, target, only or []):

@@ -50,17 +50,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def invoke(*words: object) -> list[str]:
+def invoke(*words: object) -> tuple[list[str], str]:
+    """Return the lines of standard output, and standard error."""
     done = CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    return done.stdout.splitlines()
+    return done.stdout.splitlines(), done.stderr
 
 
 def test_packed_row_runs_elsewhere(folder: Path) -> None:
     table, target = folder / "table.toml", folder / "packed"
     places = ["--data", folder / "data", "--results", folder]
     invoke("run", table, *places, "--work", folder / "work", "--only", "done", "--device", "cpu")
-    (command,) = invoke("pack", target, table, *places)
+    (command,), log = invoke("pack", target, table, *places)
+    assert f"{table}: 1 rows" in log  # the others have a result or no corpus
     packed = {str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()}
     assert packed == {"tiny/train.jsonl", "tiny/test.jsonl", "tiny/dev.jsonl", "glove.txt.gz"}
     lines = gzip.decompress((target / "glove.txt.gz").read_bytes()).decode().splitlines()
