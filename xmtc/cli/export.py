@@ -17,7 +17,7 @@ def export(
     model: ModelPath,
     output: Annotated[
         Path,
-        typer.Option("-o", "--output", metavar="OUT", help="Folder (numpy) or file to write, replaced if present."),
+        typer.Option("-o", "--output", metavar="OUT", help="Folder (numpy) or file to write; replaced if present."),
     ],
     format: Annotated[
         Literal["numpy", "onnx", "web"],
@@ -26,11 +26,11 @@ def export(
     max_mb: Annotated[
         float | None,
         typer.Option(
-            metavar="MB", help="Maximum size of a web page, 10 if not given; the smallest weights are left out."
+            metavar="MB", help="Maximum size of a web page, 10 by default; the smallest weights are left out."
         ),
     ] = None,
     trees: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Number of label trees to export, all if not given.")
+        int | None, typer.Option(min=1, metavar="N", help="Number of label trees to export; all by default.")
     ] = None,
     check: Annotated[
         str | None,

@@ -103,6 +103,12 @@ def rank_columns(values: np.ndarray, k: int) -> np.ndarray:
     return np.argsort(-values, axis=1, kind="stable")[:, :k]
 
 
+def number_parents(trees: list[TreeSlots], starts: np.ndarray) -> np.ndarray:
+    """Return the parents of the slots of all trees, which are numbered one tree after the other."""
+    shifted = [np.where(tree.parents == ROOT, ROOT, tree.parents + starts[i]) for i, tree in enumerate(trees)]
+    return np.concatenate(shifted).astype(np.int32)
+
+
 def extract_arrays(tagger: Tagger, n_trees: int | None = None) -> LinearArrays:
     """Return the arrays of a linear model; raise XmtcError for another model."""
     tagger.check()
@@ -126,12 +132,7 @@ def extract_arrays(tagger: Tagger, n_trees: int | None = None) -> LinearArrays:
     arrays = LinearArrays(
         weights=csr_array(hstack(weights, format="csr", dtype=np.float32)),
         bias=np.concatenate([tree.bias for tree in model.trees]),
-        parents=np.concatenate(
-            [
-                np.where(tree.parents == ROOT, ROOT, tree.parents + start)
-                for tree, start in zip(slots, starts[:-1], strict=True)
-            ]
-        ).astype(np.int32),
+        parents=number_parents(slots, starts),
         slot_labels=np.concatenate([new_numbers[np.where(tree.labels == NO_LABEL, -1, tree.labels)] for tree in slots]),
         tree_starts=starts,
         link=model.link,

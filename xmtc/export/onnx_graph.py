@@ -157,7 +157,7 @@ def add_path_sums(graph: GraphBuilder, logs: str, arrays: LinearArrays) -> str:
 
 
 def add_mean_of_trees(graph: GraphBuilder, logs: str, arrays: LinearArrays) -> str:
-    """Return the scores of all labels, shape (n_rows, n_labels). A label counts where a tree ranks it among the best."""
+    """Return the scores of all labels, shape (n_rows, n_labels); a tree only counts for its best labels."""
     if arrays.n_trees == 1:
         return graph.add("Exp", logs)
     n_labels = len(arrays.labels)

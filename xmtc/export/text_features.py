@@ -45,8 +45,8 @@ def describe_part(part: FittedTfidf) -> dict[str, Any]:
     tokenizer, analyzer = part.tokenizer, None
     if tokenizer.pattern:
         raise XmtcError(
-            "Features with tokens=names or token_pattern= cannot be exported: their regular expressions need RE2. Train "
-            "with tokens=words, or export with format onnx, which takes features."
+            "Features with tokens=names or token_pattern= cannot be exported: they need regular expressions of RE2. "
+            "Train with tokens=words, or export with format onnx, which takes features."
         )
     if isinstance(part, AnalyzedTfidf):
         analyzer = get_analyzer(part.analyzer)
