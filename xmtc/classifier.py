@@ -38,6 +38,7 @@ from xmtc.data.in_memory import (
     SPARSE,
     VECTOR,
     LabelTarget,
+    as_corpus,
     as_label_target,
     as_texts_or_matrix,
     is_corpus_like,
@@ -45,6 +46,7 @@ from xmtc.data.in_memory import (
     iter_documents,
 )
 from xmtc.data.prediction_matrices import check_matrix_memory, compute_dense_scores, to_sparse_matrix
+from xmtc.data.tables import add_column
 from xmtc.errors import XmtcError
 from xmtc.evaluation import DEFAULT_METRICS
 from xmtc.explain.highlights import Highlight
@@ -185,6 +187,7 @@ class Classifier(BaseEstimator):
 
         check_run(run)
         log_compilation()
+        X = as_corpus(X, y)
         target, documents, pipeline = self._prepare_training(X, y)
         classes = None if target is None else target.columns
         numbers = "" if target is None or not target.has_integer_labels else target.kind
@@ -326,6 +329,33 @@ class Classifier(BaseEstimator):
             return indicator
         check_matrix_memory(indicator.shape[0], indicator.shape[1], indicator.dtype.itemsize)
         return as_data_frame(X, indicator.toarray(), self.classes_) if kind == FRAME else indicator.toarray()
+
+    def predict_table(
+        self, table: Any, k: int = DEFAULT_K, threshold: Threshold = 0.0, run: Run = Run(), column: str = "predictions"
+    ) -> Any:
+        """Return a table with the labels of its documents in a further column.
+
+        Parameters
+        ----------
+        table
+            Data frame of pandas or polars, Arrow table, relation of DuckDB, or data set of Hugging Face, with a column
+            `text` or a single column of texts.
+        k
+            Maximum number of labels per document.
+        threshold
+            Minimum score, or "tuned".
+        run
+            Threads and device.
+        column
+            Name of the new column, which has a list of labels per document, best first.
+
+        Returns
+        -------
+        table
+            Table of the same library; an Arrow table for a relation of DuckDB.
+        """
+        tags = self.predict_labels(table, k, threshold, run)
+        return add_column(table, column, [[tag.label for tag in document] for document in tags])
 
     def _predict_indicator(
         self, X: Any, k: int | None, threshold: Threshold | None, run: Run, always: bool
