@@ -260,7 +260,7 @@ class TestTexts:
             (lambda: 5, "Found a int as X; expected a list of texts"),
             (
                 lambda: frame([["t", "u", 1]], ("title", "abstract", "year")),
-                "of 3 columns, of which 'title', 'abstract' hold texts; expected one column of texts, such as X['title']",
+                "of 3 columns, of which 'title', 'abstract' hold texts; expected one column of texts, such as",
             ),
             (
                 lambda: frame(np.array([["2020-01-01"]], "datetime64[s]"), ("day",)),
