@@ -32,8 +32,9 @@ LAYERS = [
         "maintenance",
         "scores",
         "explain",
+        "export",
     },
-    {"analysis", "output", "export", "testing"},
+    {"analysis", "output", "testing"},
     {"cli", "server", "__main__"},
 ]
 # Modules that may import PyTorch and transformers outside of functions.

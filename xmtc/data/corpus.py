@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from xmtc.core.progress import ProgressFactory, hide_progress
 from xmtc.core.run import Run
@@ -40,7 +40,7 @@ from xmtc.data.label_checks import LabelChecker, MarkupChecker
 from xmtc.data.layout import Layout, Notifier
 from xmtc.data.records import Fields
 from xmtc.data.rejects import RejectsFile
-from xmtc.data.tables import TABLE_FORMAT, TablePart, get_library, is_table
+from xmtc.data.tables import TABLE_FORMAT, Table, TablePart, get_library, is_table
 from xmtc.errors import XmtcError, escape_controls
 
 ERROR_MODES = ("stop", "skip")
@@ -275,7 +275,7 @@ def _max_or_none(numbers: Iterator[int | None]) -> int | None:
 
 
 def open_corpus(
-    path: Any,
+    path: str | Path | Sequence[str | Path] | Table,
     format: str | None = None,
     fields: Fields = Fields(),
     labels_required: bool = True,
@@ -340,7 +340,7 @@ def open_corpus(
     notifier = notifier or Notifier()
     if is_table(path):
         return open_table(path, fields, labels_required, on_error, rejects, progress, notifier)
-    paths = remove_duplicate_paths(expand_paths([path] if isinstance(path, (str, Path)) else path), notifier)
+    paths = remove_duplicate_paths(expand_paths([path] if isinstance(path, (str, Path)) else cast(Any, path)), notifier)
     parts, files = [], []
     for path in paths:
         part_format = format or detect_address_format(path)
@@ -359,7 +359,7 @@ def open_corpus(
 
 
 def open_table(
-    table: Any,
+    table: Table | Any,
     fields: Fields,
     labels_required: bool,
     on_error: str,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
@@ -18,6 +18,24 @@ from xmtc.errors import XmtcError
 
 TABLE_FORMAT = "table"
 COLUMN_ATTRIBUTES = ("columns", "column_names", "schema")
+
+
+class ArrowStream(Protocol):
+    """Object with the Arrow PyCapsule interface: pandas, polars, pyarrow, DuckDB and others."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+
+
+class DataSet(Protocol):
+    """Data set of the library `datasets`."""
+
+    @property
+    def column_names(self) -> Any: ...
+
+    def with_format(self, type: Any = ...) -> Any: ...
+
+
+Table = ArrowStream | DataSet
 
 
 def is_data_set(value: Any) -> bool:

@@ -11,7 +11,7 @@ from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.errors import XmtcError
 from xmtc.linear.model import FIRST_STEP_LABELS, TreeModel
 from xmtc.linear.slots import ROOT, TreeSlots, unpack_weights
-from xmtc.methods.ensemble.calibrated_model import CalibratedModel, apply_isotonic_curve
+from xmtc.methods.ensemble.calibrated_model import CalibratedModel, apply_isotonic_curve, strip_calibration
 from xmtc.tagger import Tagger
 
 BATCH_CELLS = 2**25  # margins that are computed at a time
@@ -112,9 +112,10 @@ def number_parents(trees: list[TreeSlots], starts: np.ndarray) -> np.ndarray:
 def extract_arrays(tagger: Tagger, n_trees: int | None = None) -> LinearArrays:
     """Return the arrays of a linear model; raise XmtcError for another model."""
     tagger.check()
-    model, curve = tagger.model, (np.zeros(0), np.zeros(0))
-    if isinstance(model, CalibratedModel):
-        model, curve = model.model, (model.scores, model.probabilities)
+    calibrated, curve = tagger.model, (np.zeros(0), np.zeros(0))
+    if isinstance(calibrated, CalibratedModel):
+        curve = calibrated.scores, calibrated.probabilities
+    model = strip_calibration(calibrated)
     if not isinstance(model, TreeModel):
         raise XmtcError(
             f"{tagger.about['method']} cannot be exported: only linear label trees and one-vs-all models can, such as "

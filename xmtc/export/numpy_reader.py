@@ -27,6 +27,9 @@ class WordCharacters(dict):
 class Reader:
     """Model of an exported folder: `Reader(folder).predict(text)`."""
 
+    # Arrays from the files of these names.
+    starts = slots = weights = bias = parents = slot_labels = trees = idf = knots = probabilities = np.zeros(0)
+
     def __init__(self, folder):
         about = json.loads((Path(folder) / "model.json").read_text("utf-8"))
         self.parts, self.link, self.labels, self.names = (about[key] for key in ("parts", "link", "labels", "names"))
@@ -73,7 +76,8 @@ class Reader:
 
     def features(self, text):
         """Return the columns and the tf-idf values of a text."""
-        all_columns, all_values = [], []
+        all_columns: list[np.ndarray] = []
+        all_values: list[np.ndarray] = []
         for part, columns in zip(self.parts, self.columns, strict=True):
             counts = Counter(term for term in self.terms(text, part) if term in columns)
             numbers = np.array(sorted(columns[term] for term in counts), np.int64)

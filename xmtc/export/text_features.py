@@ -42,7 +42,7 @@ def describe_features(tagger: Tagger) -> TextFeatures:
 
 def describe_part(part: FittedTfidf) -> dict[str, Any]:
     """Return the settings of one analyzer."""
-    tokenizer, analyzer = part.tokenizer, None
+    tokenizer, grams = part.tokenizer, None
     if tokenizer.pattern:
         raise XmtcError(
             "Features with tokens=names or token_pattern= cannot be exported: they need regular expressions of RE2. "
@@ -55,6 +55,7 @@ def describe_part(part: FittedTfidf) -> dict[str, Any]:
                 f"Features with analyzer={part.analyzer} cannot be exported: they need a stemmer. Train with "
                 "analyzer=words, words:1-2 or words+chars, or export with format onnx, which takes features."
             )
+        grams = [analyzer.min_n, analyzer.max_n]
     return {
         "lowercase": tokenizer.lowercase,
         "min_chars": tokenizer.min_chars,
@@ -62,6 +63,6 @@ def describe_part(part: FittedTfidf) -> dict[str, Any]:
         "ngrams": tokenizer.ngrams,
         "skip": tokenizer.skip,
         "stop_words": [normalize_text(word, tokenizer.lowercase) for word in tokenizer.stop_words],
-        "grams": [analyzer.min_n, analyzer.max_n] if analyzer else None,
+        "grams": grams,
         "sublinear_tf": part.sublinear_tf,
     }
