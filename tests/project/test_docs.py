@@ -44,6 +44,7 @@ NOT_RUN = {
         "a method that is not in the table; tests/methods/test_plugin_methods.py runs it",
     ),
     "docs/results/accuracy.md": (1, "measured: minutes, corpora"),
+    "docs/how-to/export-a-model.md": (1, "ONNX; tests/export/test_export.py runs it"),
     "docs/how-to/explain.md": (1, "measured: minutes, word vectors to download, Chromium"),
     "docs/how-to/predictions-as-a-spreadsheet.md": (1, "records of a library; tests/output/test_marc.py runs it"),
     "docs/how-to/scores.md": (1, "more documents than these pages have; tests/scores/test_calibration.py runs it"),

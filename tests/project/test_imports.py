@@ -32,6 +32,7 @@ LAYERS = [
         "maintenance",
         "scores",
         "explain",
+        "export",
     },
     {"analysis", "output", "testing"},
     {"cli", "server", "__main__"},

@@ -28,7 +28,7 @@ COMMANDS_BY_PANEL = {
     "Use": ("predict", "explain", "serve"),
     "Judge": ("evaluate", "report", "compare"),
     "Data": ("data", "vocab", "pretrained"),
-    "Share": ("push", "pull"),
+    "Share": ("push", "pull", "export"),
     "More": ("methods", "info", "demo"),
 }
 COMMAND_GROUPS = ("data", "vocab", "pretrained")

@@ -69,6 +69,14 @@ def evaluate(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    trec: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PREFIX",
+            help="Predictions and true labels, to write to PREFIX.run and PREFIX.qrels for trec_eval.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
     reading: CorpusOptions = CorpusOptions(),
@@ -98,13 +106,15 @@ def evaluate(
         echo(dumps({name: None if value != value else value for name, value in result.items()}))
     else:
         echo(format_metrics(result))
-    if curve is not None or per_label is not None:
+    if curve is not None or per_label is not None or trec is not None:
         deep = tagger.predict(labelled.data, EVALUATION_DEPTH, run, always=always)
         if curve is not None:
             write_curve(curve, deep, labelled.Y)
         if per_label is not None:
             assigned = assign_labels(tagger, labelled.data, deep, None, run, always)
             write_label_table(per_label, tagger, assigned, labelled)
+        if trec is not None:
+            write_trec(trec, tagger, deep, labelled)
     report_unknown_labels(labelled.Y, len(tagger.labels), corpus)
     if not always:
         report_documents_without_known_words(tagger, labelled, corpus)
@@ -129,6 +139,16 @@ def write_label_table(path: str, tagger: Tagger, assigned: AssignedLabels, label
     records = iter_label_records(tagger, assigned.labels, labelled.Y, labelled.unseen_labels)
     write_records(path, make_label_columns(tagger), records)
     echo(f"{escape_controls(path)} written. Labels are assigned {assigned.description}.", err=True)
+
+
+def write_trec(prefix: str, tagger: Tagger, predictions: Predictions, labelled: LabelledData) -> None:
+    """Write the predictions and the true labels for trec_eval and print the names of the files."""
+    from xmtc.errors import escape_controls
+    from xmtc.output.trec import write_trec_files
+
+    labels = [*tagger.labels.words(), *labelled.unseen_labels]
+    run, qrels = write_trec_files(prefix, predictions, labelled.Y, labels)
+    echo(f"{escape_controls(run)} and {escape_controls(qrels)} written.", err=True)
 
 
 def build_propensity(name: str, a: float | None, b: float | None) -> Propensity:
