@@ -90,7 +90,21 @@ class LabelFilter(TypedDict):
     deny: list[str]
 
 
-DecisionRule = TypedDict("DecisionRule", {"for": str, "by": str, "gives": str, "documents": NotRequired[int]})
+class GateDescription(TypedDict):
+    """Promise for documents that are published without a person, and the share of documents that it leaves."""
+
+    metric: str
+    target: float
+    confidence: float
+    coverage: float
+    documents: int
+    gives: str
+
+
+DecisionRule = TypedDict(
+    "DecisionRule",
+    {"for": str, "by": str, "gives": str, "documents": NotRequired[int], "gate": NotRequired[GateDescription]},
+)
 
 
 class AnalyzerDescription(TypedDict):

@@ -24,6 +24,7 @@ from xmtc.explain.highlights import Highlight, highlight
 from xmtc.explain.word_weights import sum_by_word, weigh_words
 from xmtc.features import FEATURES, FittedViews, view_class
 from xmtc.scores import LabelSelector
+from xmtc.scores.quality import QualityEstimates
 from xmtc.scores.thresholds import fingerprint_model
 from xmtc.storage.form import check_finite
 from xmtc.text.normalisation import normalize_unicode
@@ -198,6 +199,55 @@ class Tagger:
         check_k(k)
         predictions = self._predict(self._as_dataset(documents, run), k, run, allowed, always)
         return predictions if threshold is None else predictions.apply_threshold(threshold)
+
+    def predict_with_quality(
+        self,
+        documents: Documents | Dataset,
+        run: Run = Run(),
+        *,
+        allowed: np.ndarray | None = None,
+        always: bool = False,
+    ) -> tuple[Predictions, QualityEstimates]:
+        """Return the labels above the tuned thresholds, and how good they are by the model's gate.
+
+        Parameters
+        ----------
+        documents
+            Texts, Documents, or the Dataset that `transform` returned.
+        run
+            Threads and device.
+        allowed
+            Labels to choose from, (n_labels,) bool; by default those that the model's own filter allows.
+        always
+            Also predict for documents without any known word, which otherwise get no labels.
+
+        Raises
+        ------
+        XmtcError
+            If the model has no gate for its current scores.
+
+        Returns
+        -------
+        Predictions
+            Label numbers and their scores, best first.
+        QualityEstimates
+            Estimated precision, recall and F1 of each document, and whether it is published without a person.
+        """
+        decision = self.require_decision()
+        if not decision.gate:
+            raise XmtcError(
+                "The model has no gate; `xmtc thresholds MODEL CORPUS --publish precision=0.9` tests one on labelled "
+                "documents."
+            )
+        allowed = self.allowed if allowed is None else allowed
+        ranked = self._predict(self._as_dataset(documents, run), decision.depth, run, allowed, always)
+        selected = decision(ranked)
+        return selected, decision.gate[0].estimate(ranked, selected)
+
+    @property
+    def has_gate(self) -> bool:
+        """True if `predict_with_quality` can estimate the quality of tags."""
+        return self.decision is not None and bool(self.decision.gate)
 
     def _predict(self, data: Dataset, k: int, run: Run, allowed: np.ndarray | None, always: bool) -> Predictions:
         """Return the best k labels; `allowed` None applies no filter, not even the model's own."""

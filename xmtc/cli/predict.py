@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from xmtc.data.corpus import Corpus
     from xmtc.data.document import Document
     from xmtc.output import WriteFunction
+    from xmtc.scores.quality import QualityEstimates
     from xmtc.tagger import Tagger, Threshold
 
 DEFAULT_K = 5
@@ -218,16 +219,23 @@ class PredictOptions:
     language: str | None  # of label names
     broader: bool  # whether broader concepts are named
 
-    def predict(self, tagger: Tagger, documents: list[Document], run: Run) -> Predictions:
-        return tagger.predict(
+    def predict(
+        self, tagger: Tagger, documents: list[Document], run: Run
+    ) -> tuple[Predictions, QualityEstimates | None]:
+        """Return the labels of documents, and with tuned thresholds their quality, if the model has a gate."""
+        if self.threshold == "tuned" and tagger.has_gate:
+            return tagger.predict_with_quality(documents, run, allowed=self.allowed, always=self.always)
+        predictions = tagger.predict(
             documents, self.k, run, threshold=self.threshold, allowed=self.allowed, always=self.always
         )
+        return predictions, None
 
 
 class PredictCounts(NamedTuple):
     n_docs: int = 0
     n_unlabelled: int = 0  # documents without labels
     n_at_limit: int = 0  # documents with as many labels as there is room for, which may have more
+    n_published: int | None = None  # documents to publish without a person; None if the model has no gate
 
 
 def parse_threshold(text: str) -> Threshold:
@@ -326,6 +334,7 @@ class PredictionOutput:
             self.languages,
             cache(tagger.label_name) if self.languages else None,
             self.joined,
+            has_quality=options.threshold == "tuned" and tagger.has_gate,
         )
         if self.side_files is not None and not isinstance(source, list):
             results = SideFiles(Path(source.path), self.side_files[0], table, self.side_files[1])
@@ -424,28 +433,30 @@ def write_predictions(
     counts = PredictCounts()
     writer, documents = target.open_writer(source, tagger, options)
     with writer as write:
-        for batch, predictions in predict_batches(tagger, split_into_batches(documents), options, run):
+        for batch, (predictions, quality) in predict_batches(tagger, split_into_batches(documents), options, run):
             tags_by_document = tagger.to_tags(predictions, options.language)
             n_at_limit = 0
             if options.threshold == "tuned":
                 is_deepest = options.k == predictions.k < len(tagger.labels)  # lower ranks were not searched
                 n_at_limit = sum(len(tags) > options.k - is_deepest for tags in tags_by_document)
             tags_by_document = [tags[: options.k] for tags in tags_by_document]
-            pairs = zip(batch, tags_by_document, strict=True)
-            write(Prediction(document.id, tags, document.extra, document.text) for document, tags in pairs)
+            described = [None if quality is None else quality.describe(row) for row in range(len(batch))]
+            rows = zip(batch, tags_by_document, described, strict=True)
+            write(Prediction(each.id, tags, each.extra, each.text, values) for each, tags, values in rows)
             sys.stdout.flush()
             counts = PredictCounts(
                 counts.n_docs + predictions.n_docs,
                 counts.n_unlabelled + sum(not tags for tags in tags_by_document),
                 counts.n_at_limit + n_at_limit,
+                None if quality is None else (counts.n_published or 0) + int(quality.is_published.sum()),
             )
     return counts
 
 
 def predict_batches(
     tagger: Tagger, batches: Iterator[list[Document]], options: PredictOptions, run: Run
-) -> Iterator[tuple[list[Document], Predictions]]:
-    """Yield each batch and its predictions, computed here or on the cluster."""
+) -> Iterator[tuple[list[Document], tuple[Predictions, QualityEstimates | None]]]:
+    """Yield each batch, its predictions and their quality, computed here or on the cluster."""
     from xmtc.cluster.scheduling import map_on_cluster
     from xmtc.core.run import Run
 
@@ -467,6 +478,8 @@ def predict_batches(
 def format_summary(counts: PredictCounts, hint: bool) -> str:
     """Return how many documents got labels; `hint` explains why some did not."""
     documents = "1 document" if counts.n_docs == 1 else f"{counts.n_docs:,} documents"
+    if counts.n_published is not None:
+        return f"{documents}: {counts.n_published:,} to publish, {counts.n_docs - counts.n_published:,} to review."
     if not counts.n_unlabelled:
         return f"{documents} labelled."
     summary = f"{counts.n_docs - counts.n_unlabelled:,} of {documents} labelled"

@@ -108,7 +108,8 @@ def rename_labels(
     if tagger.decision is None:
         return renamed
     decision = {name: value for name, value in about["decision"].items() if name == "documents"}
-    return renamed.with_decision(merge_thresholds(tagger.decision, targets, len(labels)), **decision)
+    thresholds = merge_thresholds(tagger.decision, targets, len(labels))
+    return renamed.with_decision(replace(thresholds, gate=()), **decision)  # its promise is for the former labels
 
 
 def merge_labels(model: Model, targets: np.ndarray, n_labels: int) -> Model:

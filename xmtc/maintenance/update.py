@@ -400,7 +400,7 @@ def rename_parts(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments, model
     if tagger.decision is None:
         return renamed
     description = {key: value for key, value in tagger.about["decision"].items() if key == "documents"}
-    return renamed.with_decision(extend_thresholds(tagger.decision, plan), **description)
+    return renamed.with_decision(replace(extend_thresholds(tagger.decision, plan), gate=()), **description)
 
 
 def extend_filter(tagger: Tagger, plan: LabelPlan, index: StringIndex, concepts: LabelConcepts | None) -> np.ndarray:

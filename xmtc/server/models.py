@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.features import FEATURES
+from xmtc.scores import LabelSelector
 from xmtc.server import log
 from xmtc.server.batching import Batcher, PredictQuery
 from xmtc.server.request_errors import busy_error
@@ -35,6 +36,14 @@ SETTLING_SECONDS = 0.2  # a folder that is being replaced changes within this ti
 PROBABILITIES = "probabilities"  # scores.are in about.json of a calibrated model
 REPORT_FILE = "report.html"  # in the model folder
 MAX_REPORT_BYTES = 2**26  # one copy is kept in memory
+
+
+class RatedTags(list[Tag]):
+    """Tags of a text, and their quality by the gate of the model."""
+
+    def __init__(self, tags: Iterable[Tag], quality: dict[str, Any]) -> None:
+        super().__init__(tags)
+        self.quality = quality
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,7 @@ class LoadedModel:
             "method": tagger.about["method"],
             "n_labels": len(tagger.labels),
             "languages": self.languages,
-            "decision": None if tagger.decision is None else {"goal": tagger.decision.goal},
+            "decision": None if tagger.decision is None else describe_decision(tagger.decision),
             "calibrated": (scores or {}).get("are") == PROBABILITIES,
             "explains": self.is_text_model,
             "version": sha256(repr(self.stamp).encode()).hexdigest()[:16],
@@ -95,6 +104,8 @@ class LoadedModel:
         return " ".join(view.term(number) for number in range(min(view.size, 10)))
 
     def predict_labels(self, texts: list[str], query: PredictQuery) -> list[list[Tag]]:
+        if query.threshold == "tuned" and self.tagger.has_gate:
+            return self._predict_with_quality(texts, query)
         return self.tagger.predict_labels(
             texts,
             min(query.k, len(self.tagger.labels)),
@@ -104,6 +115,12 @@ class LoadedModel:
             allow=query.allow,
             deny=query.deny,
         )
+
+    def _predict_with_quality(self, texts: list[str], query: PredictQuery) -> list[list[Tag]]:
+        allowed = self.tagger.build_label_mask(query.allow, query.deny)
+        predictions, quality = self.tagger.predict_with_quality(texts, self.run, allowed=allowed)
+        tags = self.tagger.to_tags(predictions, query.language)
+        return [RatedTags(row, quality.describe(number)) for number, row in enumerate(tags)]
 
     @property
     def languages(self) -> list[str]:
@@ -142,6 +159,11 @@ class LoadedModel:
             others = [other for other in self.label_names[number] if other != name and search in other.casefold()]
             results.append({"label": label, "name": name, "others": others})
         return results
+
+
+def describe_decision(decision: LabelSelector) -> dict[str, Any]:
+    gate = {"gate": decision.gate[0].describe()} if decision.gate else {}
+    return {"goal": decision.goal, **gate}
 
 
 def compute_match_distance(search: str, name: str) -> int:
