@@ -102,6 +102,7 @@ def rename_labels(
         frequencies=frequencies,
         allowed=allowed,
         concepts=None,
+        reference=None if tagger.reference is None else tagger.reference.with_labels(targets),
         training=None if tagger.training is None else tagger.training.with_labels(targets, len(labels)),
     )
     renamed = replace(renamed, about={name: value for name, value in about.items() if name != "decision"})

@@ -395,6 +395,7 @@ def rename_parts(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments, model
         concepts=concepts,
         allowed=None if tagger.allowed is None else extend_filter(tagger, plan, index, concepts),
         decision=None,
+        reference=None if tagger.reference is None else tagger.reference.with_labels(plan.targets),
         training=None,
     )
     if tagger.decision is None:
