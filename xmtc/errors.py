@@ -35,6 +35,7 @@ EXTRAS = {
     "bibtexparser": ("bibtexparser", "library"),
     "rdflib": ("rdflib", "vocab"),
     "huggingface_hub": ("huggingface_hub", "hub"),
+    "httpx": ("httpx", "llm"),
     "snowballstemmer": ("snowballstemmer", "languages"),
     "simplemma": ("simplemma", "languages"),
     "py3langid": ("py3langid", "languages"),

@@ -25,12 +25,14 @@ from xmtc.cli.options import (
     LogJsonOption,
     ModelPath,
     QuietOption,
+    RerankOptions,
     ThreadsOption,
     get_saved_reading,
     make_run,
     open_corpus_input,
     report_rejects,
     with_corpus_options,
+    with_rerank_options,
 )
 from xmtc.cli.streams import echo
 from xmtc.cli.vocab import report_empty_filters
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from xmtc.data.corpus import Corpus
     from xmtc.data.document import Document
     from xmtc.output import WriteFunction
+    from xmtc.reranking import Reranker
     from xmtc.scores.quality import QualityEstimates
     from xmtc.tagger import Tagger, Threshold
 
@@ -138,6 +141,7 @@ ForceOption = Annotated[
 
 
 @with_corpus_options("labels", "separator")  # accepted as by `evaluate`, but not used
+@with_rerank_options
 def predict(
     model: ModelPath,
     file: InputArgument = None,
@@ -161,6 +165,7 @@ def predict(
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
     cluster: ClusterOption = "",
+    reranking: RerankOptions = RerankOptions(),
     reading: CorpusOptions = CorpusOptions(),
     quiet: QuietOption = False,
     log_json: LogJsonOption = None,
@@ -177,6 +182,7 @@ def predict(
     target = PredictionOutput(output, format, wide, kept_fields, bom, side_files, joined, more_languages)
     check_options(file, string, target, broader)
     minimum = parse_threshold(threshold)
+    reranker = build_reranker(reranking, minimum)
     if output is not None:
         check_outside_model_folder(output)
     tagger = Tagger.load(model)
@@ -198,7 +204,7 @@ def predict(
         )
         source.check_not_overwritten(target.path)
     max_k = choose_k(tagger, k, minimum, wide)
-    options = PredictOptions(max_k, minimum, always, allowed, language, broader)
+    options = PredictOptions(max_k, minimum, always, allowed, language, broader, reranker)
     counts = write_predictions(tagger, source, target, options, run)
     if not quiet and (output or per_file or (target.is_terminal and counts.n_unlabelled)):
         echo(format_summary(counts, hint=not (always or minimum == "tuned")), err=True)
@@ -206,6 +212,8 @@ def predict(
         echo(f"{counts.n_at_limit:,} documents may have more labels than the {max_k:,} that were written.", err=True)
     if not isinstance(source, list):
         report_rejects(source)
+    if reranker is not None:
+        reranker.report_failures()
 
 
 @dataclass(frozen=True)
@@ -218,6 +226,7 @@ class PredictOptions:
     allowed: np.ndarray | None  # (n_labels,) bool, labels to choose from
     language: str | None  # of label names
     broader: bool  # whether broader concepts are named
+    reranker: Reranker | None = None
 
     def predict(
         self, tagger: Tagger, documents: list[Document], run: Run
@@ -225,10 +234,21 @@ class PredictOptions:
         """Return the labels of documents, and with tuned thresholds their quality, if the model has a gate."""
         if self.threshold == "tuned" and tagger.has_gate:
             return tagger.predict_with_quality(documents, run, allowed=self.allowed, always=self.always)
+        if self.reranker is not None:
+            n_candidates = min(max(self.k, self.reranker.n_candidates), len(tagger.labels))
+            return tagger.predict(documents, n_candidates, run, allowed=self.allowed, always=self.always), None
         predictions = tagger.predict(
             documents, self.k, run, threshold=self.threshold, allowed=self.allowed, always=self.always
         )
         return predictions, None
+
+    def rerank(self, tagger: Tagger, documents: list[Document], predictions: Predictions) -> Predictions:
+        """Return the labels in the order of the language model, if there is one."""
+        if self.reranker is None or isinstance(self.threshold, str):
+            return predictions
+        texts = [document.text for document in documents]
+        ranked = self.reranker.rerank(tagger, texts, predictions, self.language)
+        return ranked.keep_best(self.k).apply_threshold(self.threshold)
 
 
 class PredictCounts(NamedTuple):
@@ -236,6 +256,16 @@ class PredictCounts(NamedTuple):
     n_unlabelled: int = 0  # documents without labels
     n_at_limit: int = 0  # documents with as many labels as there is room for, which may have more
     n_published: int | None = None  # documents to publish without a person; None if the model has no gate
+
+
+def build_reranker(options: RerankOptions, threshold: Threshold) -> Reranker | None:
+    """Return the re-ranker, if the user names an endpoint; raise XmtcError if it cannot be used."""
+    from xmtc.errors import XmtcError
+
+    reranker = options.build()
+    if reranker is not None and threshold == "tuned":
+        raise XmtcError("Tuned thresholds are for the ranking of the model; give --rerank a number as --threshold.")
+    return reranker
 
 
 def parse_threshold(text: str) -> Threshold:
@@ -434,6 +464,7 @@ def write_predictions(
     writer, documents = target.open_writer(source, tagger, options)
     with writer as write:
         for batch, (predictions, quality) in predict_batches(tagger, split_into_batches(documents), options, run):
+            predictions = options.rerank(tagger, batch, predictions)
             tags_by_document = tagger.to_tags(predictions, options.language)
             n_at_limit = 0
             if options.threshold == "tuned":
