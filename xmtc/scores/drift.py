@@ -28,6 +28,7 @@ N_NEWTON_STEPS = 8
 PRIOR_PRECISION = 1.0  # of slope and bias; keeps them finite where all labels of the reference are correct
 SIGNIFICANCE = 0.01  # chance of a warning without drift, for each comparison
 MAX_LISTED_LABELS = 10
+DRIFT_KINDS = "unknown words", "scores", "labels"
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,8 @@ class DriftReport:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """Names of the comparisons that show drift."""
-        named = {"unknown words": self.unknown_words, "scores": self.scores, "labels": self.label_distance}
-        return tuple(name for name, value in named.items() if value is not None and value.is_significant)
+        named = zip(DRIFT_KINDS, (self.unknown_words, self.scores, self.label_distance), strict=True)
+        return tuple(name for name, value in named if value is not None and value.is_significant)
 
 
 def compare_with_reference(reference: DriftReference, new: Observations, seed: int = 0) -> DriftReport:

@@ -20,6 +20,7 @@ from xmtc.features import FEATURES
 from xmtc.scores import LabelSelector
 from xmtc.server import log
 from xmtc.server.batching import Batcher, PredictQuery
+from xmtc.server.drift import DriftMonitor
 from xmtc.server.request_errors import busy_error
 from xmtc.server.settings import Settings
 from xmtc.storage.folder import ABOUT_FILE, Stamp, read_stamp
@@ -55,6 +56,7 @@ class LoadedModel:
     stamp: Stamp
     modification_time: float = 0.0  # of about.json
     facts: dict[str, Any] = field(default_factory=dict)  # entry in the list of models
+    monitor: DriftMonitor | None = None  # of the texts of requests, if the model has a reference
 
     @classmethod
     def load(cls, folder: str, run: Run) -> LoadedModel:
@@ -77,6 +79,12 @@ class LoadedModel:
         except Exception as error:
             cause = type(error).__name__
             raise XmtcError(f"{folder} is damaged and cannot be served ({cause}); train the model again.") from error
+
+    def with_monitor(self, metrics: Metrics, name: str) -> LoadedModel:
+        """Return a copy that observes the drift of its texts, if it has a reference."""
+        if self.tagger.reference is None:
+            return self
+        return replace(self, monitor=DriftMonitor(self.tagger, self.run, metrics.drift_observer(name)))
 
     def describe(self) -> dict[str, Any]:
         """Return the entry of the model in the list of models, without its name."""
@@ -104,6 +112,8 @@ class LoadedModel:
         return " ".join(view.term(number) for number in range(min(view.size, 10)))
 
     def predict_labels(self, texts: list[str], query: PredictQuery) -> list[list[Tag]]:
+        if self.monitor is not None:
+            self.monitor.sample(texts)
         if query.threshold == "tuned" and self.tagger.has_gate:
             return self._predict_with_quality(texts, query)
         return self.tagger.predict_labels(
@@ -282,7 +292,10 @@ class ModelPool:
     def open_all(self) -> None:
         """Load all models. Raise XmtcError if one of them is damaged."""
         for name, folder in self.settings.models:
-            self.by_name[name] = ServedModel(name, folder, LoadedModel.load(folder, self.run))
+            self.by_name[name] = ServedModel(name, folder, self._load(name, folder))
+
+    def _load(self, name: str, folder: str) -> LoadedModel:
+        return LoadedModel.load(folder, self.run).with_monitor(self.metrics, name)
 
     def open_undamaged(self) -> None:
         """Load the models in a worker of a running service; damaged models do not stop the others."""
@@ -291,7 +304,7 @@ class ModelPool:
             while served.model_or_none is None:
                 stamp = read_stamp(folder)
                 try:
-                    served.model_or_none = LoadedModel.load(folder, self.run)
+                    served.model_or_none = self._load(name, folder)
                 except XmtcError as error:
                     time.sleep(SETTLING_SECONDS)
                     if read_stamp(folder) == stamp:  # otherwise the folder was being replaced
@@ -339,7 +352,7 @@ class ModelPool:
 
     async def _reload(self, served: ServedModel, stamp: Stamp) -> None:
         try:
-            model = await asyncio.to_thread(LoadedModel.load, served.folder, self.run)
+            model = await asyncio.to_thread(self._load, served.name, served.folder)
         except Exception as error:  # the old model continues to answer
             served.refused_stamp = stamp
             self._log_failed_reload(served.name, error)
