@@ -23,7 +23,7 @@ from xmtc.cli.options import (
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
-    from xmtc.scores.drift import Comparison, DriftReport
+    from xmtc.scores.drift import DriftComparison, DriftReport
     from xmtc.tagger import Tagger
 
 
@@ -87,6 +87,6 @@ def format_report(report: DriftReport, tagger: Tagger) -> str:
     return "\n".join([*lines, changed])
 
 
-def format_comparison(name: str, comparison: Comparison) -> str:
+def format_comparison(name: str, comparison: DriftComparison) -> str:
     p_value = "p < 0.001" if comparison.p_value < 0.001 else f"p = {comparison.p_value:.3f}"
     return f"{name:32} {100 * comparison.reference:6.1f} -> {100 * comparison.new:6.1f}  ({p_value})"

@@ -87,7 +87,7 @@ class Observations(NamedTuple):
         return cls(best.labels, best.scores, np.zeros(0) if unknown is None else unknown)
 
 
-class Comparison(NamedTuple):
+class DriftComparison(NamedTuple):
     """Value of the reference, value of new texts, and the probability of such a difference without drift."""
 
     reference: float
@@ -118,13 +118,13 @@ class AccuracyEstimate(NamedTuple):
 
 @dataclass(frozen=True)
 class DriftReport:
-    """Comparison of new texts with the reference of a model."""
+    """DriftComparison of new texts with the reference of a model."""
 
     n_docs: int
     n_reference: int
-    unknown_words: Comparison | None  # mean shares; None if the model has no words
-    scores: Comparison  # mean score of the first label; Kolmogorov-Smirnov test of its distribution
-    label_distance: Comparison  # total variation distance, beside the one expected without drift; permutation test
+    unknown_words: DriftComparison | None  # mean shares; None if the model has no words
+    scores: DriftComparison  # mean score of the first label; Kolmogorov-Smirnov test of its distribution
+    label_distance: DriftComparison  # total variation distance, beside the one expected without drift; permutation test
     accuracy: dict[str, AccuracyEstimate]  # by metric
     shifted_labels: tuple[LabelShift, ...]
 
@@ -149,7 +149,7 @@ def compare_with_reference(reference: DriftReference, new: Observations, seed: i
     )
 
 
-def compare_unknown_words(reference: np.ndarray, new: np.ndarray) -> Comparison | None:
+def compare_unknown_words(reference: np.ndarray, new: np.ndarray) -> DriftComparison | None:
     """Compare the mean shares of unknown words by Welch's test."""
     from scipy.stats import ttest_ind
 
@@ -159,18 +159,18 @@ def compare_unknown_words(reference: np.ndarray, new: np.ndarray) -> Comparison 
         p_value = float(reference.mean() == new.mean())
     else:
         p_value = float(ttest_ind(reference, new, equal_var=False).pvalue)
-    return Comparison(float(reference.mean()), float(new.mean()), p_value)
+    return DriftComparison(float(reference.mean()), float(new.mean()), p_value)
 
 
-def compare_scores(reference: np.ndarray, new: np.ndarray) -> Comparison:
+def compare_scores(reference: np.ndarray, new: np.ndarray) -> DriftComparison:
     from scipy.stats import ks_2samp
 
     # The model of the reference was trained on a few documents less, which changes scores by less than a point.
     p_value = float(ks_2samp(reference.round(2), new.round(2), method="asymp").pvalue)
-    return Comparison(float(reference.mean()), float(new.mean()), p_value)
+    return DriftComparison(float(reference.mean()), float(new.mean()), p_value)
 
 
-def compare_labels(reference: DriftReference, new: Observations, rng: np.random.Generator) -> Comparison:
+def compare_labels(reference: DriftReference, new: Observations, rng: np.random.Generator) -> DriftComparison:
     """Compare the distributions of predicted labels by a permutation test of documents."""
     labels, scores = np.vstack([reference.labels, new.labels]), np.vstack([reference.scores, new.scores])
     is_new = np.arange(len(labels)) >= reference.n_docs
@@ -184,7 +184,7 @@ def compare_labels(reference: DriftReference, new: Observations, rng: np.random.
     distance = measure(is_new)
     by_chance = np.array([measure(rng.permutation(is_new)) for _ in range(N_PERMUTATIONS)])
     p_value = float((1 + (by_chance >= distance).sum()) / (1 + N_PERMUTATIONS))
-    return Comparison(float(by_chance.mean()), distance, p_value)
+    return DriftComparison(float(by_chance.mean()), distance, p_value)
 
 
 def compute_label_distance(numbers: np.ndarray, weights: np.ndarray, is_new: np.ndarray) -> float:

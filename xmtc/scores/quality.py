@@ -91,7 +91,8 @@ class QualityGate(Form):
         """Return the estimates for labels selected from a ranking."""
         values = predict_quality(describe_selection(ranked, selected), self.centres, self.scales, self.weights)
         is_published = values[QUALITY_METRICS.index(self.metric)] >= self.threshold
-        return QualityEstimates(*values, is_published & has_labels(selected))
+        precision, recall, f1_estimate = values
+        return QualityEstimates(precision, recall, f1_estimate, is_published & has_labels(selected))
 
     def check(self) -> None:
         """Raise ValueError if the sizes of the arrays differ, or a number is not finite."""
