@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -45,6 +46,8 @@ CHARS_GAIN_PER_DOUBLING = -0.0015
 MAINLY_UNSPACED_SHARE = 0.5  # share of letters of scripts without spaces, from which only n-grams are used
 DEFAULT_VIEW = Tfidf()
 PARTLY_UNSPACED_SHARE = 0.1  # share from which n-grams are joined with words
+
+AnyDocument = TypeVar("AnyDocument", Document, Document | DocumentBatch)
 
 
 @dataclass(frozen=True)
@@ -83,14 +86,23 @@ class TextSample:
     def collect(self, contents: Iterable[str | Texts]) -> Iterator[str | Texts]:
         """Yield the contents unchanged and sample their texts."""
         for content in contents:
-            texts = content if isinstance(content, Texts) else (content,)
-            priorities = self.rng.random(len(texts))
-            limit = -self.heap[0][0] if len(self.heap) == self.size else 1.0
-            for i in np.flatnonzero(priorities < limit).tolist():
-                push = heapq.heappush if len(self.heap) < self.size else heapq.heappushpop
-                push(self.heap, (-priorities[i], self.n_seen + i, texts[i]))
-            self.n_seen += len(texts)
+            self.add(content if isinstance(content, Texts) else (content,))
             yield content
+
+    def collect_documents(self, documents: Iterable[AnyDocument]) -> Iterator[AnyDocument]:
+        """Yield the documents unchanged and sample their texts."""
+        for document in documents:
+            self.add(document.texts if isinstance(document, DocumentBatch) else (document.text,))
+            yield document
+
+    def add(self, texts: Texts | tuple[str]) -> None:
+        """Sample the next texts of the stream."""
+        priorities = self.rng.random(len(texts))
+        limit = -self.heap[0][0] if len(self.heap) == self.size else 1.0
+        for i in np.flatnonzero(priorities < limit).tolist():
+            push = heapq.heappush if len(self.heap) < self.size else heapq.heappushpop
+            push(self.heap, (-priorities[i], self.n_seen + i, texts[i]))
+        self.n_seen += len(texts)
 
     def draw(self) -> tuple[np.ndarray, list[str]]:
         """Return the numbers of the sampled documents in random order, and their texts."""

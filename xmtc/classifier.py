@@ -62,6 +62,7 @@ from xmtc.parameters import (
     select_applicable_parameters,
 )
 from xmtc.pipeline import Pipeline
+from xmtc.scores.quality import DEFAULT_CONFIDENCE, parse_promise
 from xmtc.scores.tagger_thresholds import tune_tagger_thresholds
 from xmtc.tagger import Tag, Tagger, Threshold
 from xmtc.vocabulary import Vocabulary
@@ -497,7 +498,15 @@ class Classifier(BaseEstimator):
         ]
 
     def tune_thresholds(
-        self, X: Any, y: Any = None, goal: str = "f1", by: str | None = None, run: Run = Run()
+        self,
+        X: Any,
+        y: Any = None,
+        goal: str = "f1",
+        by: str | None = None,
+        run: Run = Run(),
+        *,
+        publish: str | None = None,
+        confidence: float = DEFAULT_CONFIDENCE,
     ) -> Classifier:
         """Tune decision thresholds on documents that the Classifier was not trained on.
 
@@ -514,14 +523,23 @@ class Classifier(BaseEstimator):
             maximises expected F1; by default the best of them.
         run
             Threads and device.
+        publish
+            Mean metric of documents that are published without a person, such as "precision=0.9", which
+            `tagger_.predict_with_quality` marks; thresholds are then tuned on half of the documents, and the promise is
+            tested on the other half.
+        confidence
+            Confidence in the promise.
 
         Returns
         -------
         Classifier
             This object.
         """
+        promise = None if publish is None else parse_promise(publish, confidence)
         documents, always = self._to_labelled_documents(X, y), self._should_always_predict()
-        self.tagger_ = tune_tagger_thresholds(self._fitted_tagger(), documents, goal, by, run, always=always).tagger
+        self.tagger_ = tune_tagger_thresholds(
+            self._fitted_tagger(), documents, goal, by, run, always=always, promise=promise
+        ).tagger
         return self
 
     def attach(self, vocabulary: Vocabulary, language: str | None = None) -> Classifier:

@@ -36,6 +36,7 @@ EXTRAS = {
     "rdflib": ("rdflib", "vocab"),
     "huggingface_hub": ("huggingface_hub", "hub"),
     "onnx": ("onnx", "onnx"),
+    "httpx": ("httpx", "llm"),
     "snowballstemmer": ("snowballstemmer", "languages"),
     "simplemma": ("simplemma", "languages"),
     "py3langid": ("py3langid", "languages"),

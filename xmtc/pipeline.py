@@ -17,7 +17,7 @@ import numpy as np
 
 import xmtc
 from xmtc import features
-from xmtc.analyzer_selection import AnalyzerChoice, TextSpool, count_and_sample, select_analyzer
+from xmtc.analyzer_selection import AnalyzerChoice, TextSample, TextSpool, count_and_sample, select_analyzer
 from xmtc.core.array_validation import NUMERIC_KINDS, as_document_weights
 from xmtc.core.dataset import Bag, Dataset, LabelNames, Tokens
 from xmtc.core.hyperparameters import resolve_value
@@ -38,6 +38,7 @@ from xmtc.features.dense import FittedDense
 from xmtc.features.names import FittedNames, Names
 from xmtc.features.subwords import FittedSubwords
 from xmtc.features.tfidf import Tfidf
+from xmtc.features.unknown_words import measure_unknown_words
 from xmtc.methods import check_savable
 from xmtc.methods.ensemble.auto import Auto
 from xmtc.methods.ensemble.calibrated_model import widen_views
@@ -72,6 +73,7 @@ from xmtc.parameters import (
 )
 from xmtc.scores import calibration
 from xmtc.scores.calibration import Calibration
+from xmtc.scores.drift import MAX_REFERENCE_DOCUMENTS, DriftReference
 from xmtc.tagger import Tagger
 from xmtc.text.analyzers import AUTO
 from xmtc.text.languages import detect_text_language
@@ -238,6 +240,8 @@ class Pipeline:
         documents, can_use_names = self._make_repeatable_for_names(documents)
         documents, names, language = self._collect_label_names(documents, classes)
         stream = collector.collect(self._read_in_batches(documents, run))
+        sample = TextSample(MAX_REFERENCE_DOCUMENTS) if self.calibration.calibrate else None
+        stream = stream if sample is None else sample.collect_documents(stream)
         identities = IdentityCollector() if should_identify else None
         stream = stream if identities is None else identities.collect(stream)
         fitted, data, choices = self._fit_views(
@@ -258,6 +262,7 @@ class Pipeline:
             analyzer_choices=choices,
             names=self.names,
             identities=identities,
+            sample=sample,
         )
         if not can_use_names or not (self.names and (self.names.vocabulary or has_word_labels(collector.id_by_label))):
             return prepared
@@ -418,6 +423,7 @@ class TrainingData:
     names: NameTraining | None = None
     name_choice: NameChoice | None = None  # if label names may be training documents; those are the last rows of data
     identities: IdentityCollector | None = None  # of the documents
+    sample: TextSample | None = None  # of the documents, to measure unknown words
 
     @property
     def n_docs(self) -> int:
@@ -511,7 +517,20 @@ class TrainingData:
             | {"scores": fitted.as_json()}
         )
         views = {name: view for name, view in self.fitted_views.items() if name in model.views}
-        return Tagger(views, self.classes, frequencies, model, about, history=tuple(history))
+        reference = self.complete_reference(fitted.reference, views, run)
+        return Tagger(views, self.classes, frequencies, model, about, history=tuple(history), reference=reference)
+
+    def complete_reference(
+        self, reference: DriftReference | None, views: FittedViews, run: Run
+    ) -> DriftReference | None:
+        """Return the reference with the numbers of the classes and the unknown words of documents."""
+        if reference is None:
+            return None
+        if len(self.classes) > len(self.labels):
+            reference = reference.with_labels(self.class_ids)
+        texts = [] if self.sample is None else self.sample.draw()[1]
+        unknown = measure_unknown_words(views, texts, run, self.data)
+        return reference if unknown is None else replace(reference, unknown=unknown.astype(np.float32))
 
     def build_labelled_dataset(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
         """Return other documents in the fitted views, with their labels."""

@@ -47,7 +47,12 @@ NOT_RUN = {
     "docs/how-to/export-a-model.md": (1, "ONNX; tests/export/test_export.py runs it"),
     "docs/how-to/explain.md": (1, "measured: minutes, word vectors to download, Chromium"),
     "docs/how-to/predictions-as-a-spreadsheet.md": (1, "records of a library; tests/output/test_marc.py runs it"),
-    "docs/how-to/scores.md": (1, "more documents than these pages have; tests/scores/test_calibration.py runs it"),
+    "docs/how-to/scores.md": (
+        2,
+        "more documents than these pages have; tests/scores/test_calibration.py and test_quality.py",
+    ),
+    "docs/how-to/combine-models.md": (1, "an endpoint; tests/classifier/test_reranking.py has one on loopback"),
+    "docs/how-to/keep-alive.md": (3, "new texts, a service and nginx; tests/scores/test_drift.py runs xmtc drift"),
     "docs/how-to/serve.md": (3, "services and Docker; tests/server/test_process.py and test_container.py run them"),
     "docs/how-to/share-a-model.md": (2, "the Hugging Face Hub; tests/hub/test_hub.py runs one on loopback"),
     "docs/how-to/use-a-cluster.md": (4, "several machines; tests/cluster/test_ray_cluster.py has several nodes on one"),

@@ -29,6 +29,7 @@ LAYERS = [
         "analyzer_selection",
         "name_documents",
         "training_plan",
+        "reranking",
         "maintenance",
         "scores",
         "explain",

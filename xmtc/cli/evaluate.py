@@ -16,26 +16,33 @@ from xmtc.cli.options import (
     LogJsonOption,
     ModelPath,
     QuietOption,
+    RerankOptions,
     ThreadsOption,
     get_saved_reading,
     make_run,
     open_corpus_input,
     report_rejects,
     with_corpus_options,
+    with_rerank_options,
 )
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scipy.sparse import csr_array
 
     from xmtc.analysis.report.build import AssignedLabels
     from xmtc.core.predictions import Predictions
+    from xmtc.core.run import Run
     from xmtc.data.corpus import Corpus
     from xmtc.labels.propensity import Propensity
+    from xmtc.reranking import Reranker
     from xmtc.tagger import LabelledData, Tagger
 
 
 @with_corpus_options()
+@with_rerank_options
 def evaluate(
     model: ModelPath,
     corpus: CorpusPath,
@@ -79,6 +86,7 @@ def evaluate(
     ] = None,
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
+    reranking: RerankOptions = RerankOptions(),
     reading: CorpusOptions = CorpusOptions(),
     quiet: QuietOption = False,
     log_json: LogJsonOption = None,
@@ -96,12 +104,17 @@ def evaluate(
     if curve is not None:
         check_curve_file(curve)
     tagger, run = Tagger.load(model), make_run(threads, quiet, device=device, log_json=log_json)
-    names = metrics or (*DEFAULT_METRICS, *(DECISION_METRICS if tagger.decision is not None else ()))
+    reranker = reranking.build()
+    has_decision = tagger.decision is not None and reranker is None
+    names = metrics or (*DEFAULT_METRICS, *(DECISION_METRICS if has_decision else ()))
     source = open_corpus_input(corpus, reading, get_saved_reading(tagger), quiet=quiet)
     if per_label is not None:
         check_table_file(per_label, source)
-    labelled = tagger.transform_labelled(source, run)
-    result = tagger.evaluate(labelled, names, propensity_model, run, always=always)
+    if reranker is None:
+        labelled = tagger.transform_labelled(source, run)
+        result = tagger.evaluate(labelled, names, propensity_model, run, always=always)
+    else:
+        labelled, result = evaluate_reranked(tagger, source, reranker, names, propensity_model, run, always)
     if json:  # NaN, the value of a group without labels, is not valid JSON
         echo(dumps({name: None if value != value else value for name, value in result.items()}))
     else:
@@ -119,6 +132,31 @@ def evaluate(
     if not always:
         report_documents_without_known_words(tagger, labelled, corpus)
     report_rejects(source)
+
+
+def evaluate_reranked(
+    tagger: Tagger,
+    source: Corpus,
+    reranker: Reranker,
+    names: Sequence[str],
+    propensity: Propensity,
+    run: Run,
+    always: bool,
+) -> tuple[LabelledData, dict[str, float]]:
+    """Return the documents, and the metrics of their labels in the order of a language model."""
+    from xmtc.errors import XmtcError
+    from xmtc.evaluation import has_decision_metric, max_k
+
+    if has_decision_metric(names):
+        raise XmtcError("Metrics at @decision are for the ranking of the model; leave them or --rerank out.")
+    documents = list(source)
+    labelled = tagger.transform_labelled(documents, run)
+    k = min(max(max_k(names), reranker.n_candidates), len(tagger.labels))
+    predictions = tagger.predict(labelled.data, k, run, always=always)
+    ranked = reranker.rerank(tagger, [document.text for document in documents], predictions)
+    reranker.report_failures()
+    result = tagger.evaluate_predictions(ranked, labelled.Y, names, propensity, labelled.unseen_labels)
+    return labelled, result
 
 
 def check_table_file(path: str, source: Corpus) -> None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 INPUT, OUTPUT, PERFORMANCE, ADVANCED = "Input", "Output", "Performance", "Advanced"  # panels of options
+RERANKING = "Re-ranking"
 METAVAR_BY_TYPE = {"str": "TEXT", "int": "N", "int range": "N", "float": "FLOAT", "float range": "FLOAT"}
 METAVAR_BY_TYPE |= {"path": "PATH", "list[str]": "TEXT", "bool": ""}
 

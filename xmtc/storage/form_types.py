@@ -39,6 +39,8 @@ FORM_TYPES = {
     "concept-aliases": "xmtc.vocabulary.vocabulary:ConceptAliases",
     "concept-names": "xmtc.vocabulary.vocabulary:ConceptNames",
     "decision": "xmtc.scores.thresholds:LabelSelector",
+    "drift-reference": "xmtc.scores.drift:DriftReference",
+    "quality-gate": "xmtc.scores.quality:QualityGate",
     # models
     "linear-tree": "xmtc.linear.tree:LinearTree",
     "linear-tree-model": "xmtc.linear.model:TreeModel",
