@@ -6,10 +6,11 @@ calibration of its scores."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import Field, dataclass, field, fields, replace
+from functools import partial
 from itertools import chain, compress, islice
 from typing import Any
 
@@ -49,6 +50,7 @@ from xmtc.name_documents import (
     NO_NAMES,
     NameCatalogue,
     NameChoice,
+    NamePlan,
     NameTraining,
     build_catalogue,
     choose_name_weight,
@@ -56,6 +58,7 @@ from xmtc.name_documents import (
     fit_view_with_names,
     has_word_labels,
     join_names,
+    limit_sample,
     sample_documents,
 )
 from xmtc.parameters import (
@@ -244,8 +247,9 @@ class Pipeline:
         stream = stream if sample is None else sample.collect_documents(stream)
         identities = IdentityCollector() if should_identify else None
         stream = stream if identities is None else identities.collect(stream)
-        fitted, data, choices = self._fit_views(
-            stream, documents, collector, [name.text for name in names], language, run
+        plan_names = partial(self._plan_names, classes=classes, run=run) if can_use_names else None
+        fitted, data, choices, plan = self._fit_views(
+            stream, documents, collector, [name.text for name in names], language, run, plan_names
         )
         if not collector.id_by_label:
             raise XmtcError(f"None of the {data.n_docs} training documents has a label; check the labels field.")
@@ -257,16 +261,28 @@ class Pipeline:
             fitted_views=fitted,
             labels=label_index,
             classes=label_index if classes is None else StringIndex.from_strings(classes),
-            data=replace(data, Y=collector.to_matrix(labels), names=build_label_names(names, fitted, labels, run)),
+            data=data,
             fingerprint=collector.fingerprint(),
             analyzer_choices=choices,
             names=self.names,
             identities=identities,
             sample=sample,
         )
-        if not can_use_names or not (self.names and (self.names.vocabulary or has_word_labels(collector.id_by_label))):
-            return prepared
-        return self._add_names(prepared, documents, collector, classes, run)
+        if plan is None and plan_names:  # without a choice of the analyzer, labels are known after the views
+            Y = collector.to_matrix(labels)
+            views = {name: prepared.set_analyzer(name, view) for name, view in self.views.items()}
+            plan = plan_names(collector, views["tfidf"], lambda: sample_documents(documents, np.diff(Y.indptr) > 0))
+            if plan and plan.choice.is_used:
+                fitted, data = self._fit_views_with_names(views, documents, plan, run)
+        if plan:
+            prepared = replace(prepared, name_choice=plan.choice)
+            if plan.choice.is_used:
+                prepared = prepared.join_names(fitted, data, collector, plan.catalogue, classes)
+            logging.getLogger("xmtc").info(str(prepared.name_choice))
+            if plan.choice.is_used:
+                return prepared
+        names_of_labels = build_label_names(names, fitted, labels, run)
+        return replace(prepared, data=replace(data, Y=collector.to_matrix(labels), names=names_of_labels))
 
     def _make_repeatable_for_names(self, documents: Iterable[Document]) -> tuple[Iterable[Document], bool]:
         """Return the documents, and whether they can be read again, which label names as training documents need.
@@ -282,37 +298,35 @@ class Pipeline:
             return [*first, *documents], True
         return chain(first, documents), False
 
-    def _add_names(
+    def _plan_names(
         self,
-        prepared: TrainingData,
-        documents: Iterable[Document],
         collector: LabelCollector,
+        view: View,
+        draw_sample: Callable[[], list[Document]],
         classes: Sequence[str] | None,
         run: Run,
-    ) -> TrainingData:
-        """Return the training data with label names as further documents, if held-out documents show a gain."""
-        assert self.names is not None
-        assert prepared.data.Y is not None
-        views = {name: prepared.set_analyzer(name, view) for name, view in self.views.items()}
-        is_labelled = np.diff(prepared.data.Y.indptr) > 0
-        if self.names.name_documents == AUTO and is_labelled.sum() < MIN_TRIAL_DOCUMENTS:
-            return replace(prepared, name_choice=NameChoice(NO_NAMES, describe_small_sample(int(is_labelled.sum()))))
-        sample = sample_documents(documents, is_labelled)
+    ) -> NamePlan | None:
+        """Return whether label names are further documents, as held-out documents say; None without label names."""
+        if not (self.names and (self.names.vocabulary or has_word_labels(collector.id_by_label))):
+            return None
+        assert isinstance(view, Tfidf)
+        sample = draw_sample()
+        if self.names.name_documents == AUTO and len(sample) < MIN_TRIAL_DOCUMENTS:
+            return NamePlan(NameCatalogue([], ()), NameChoice(NO_NAMES, describe_small_sample(len(sample))))
         texts = (document.text for document in sample)
         known_classes = None if classes is None else set(classes)
         catalogue = build_catalogue(self.names, sorted(collector.id_by_label), texts, known_classes)
-        tfidf = views["tfidf"]
-        assert isinstance(tfidf, Tfidf)
-        choice = choose_name_weight(self.names, catalogue, tfidf, sample, run)
-        prepared = replace(prepared, name_choice=choice)
-        if choice.is_used:
-            fitted, parts = {}, {}
-            for name, view in views.items():
-                stream = self._read_in_batches(documents, run)
-                fitted[name], parts[name] = fit_view_with_names(view, stream, catalogue.names, run)
-            prepared = prepared.join_names(fitted, Dataset(parts), collector, catalogue, classes)
-        logging.getLogger("xmtc").info(str(prepared.name_choice))
-        return prepared
+        return NamePlan(catalogue, choose_name_weight(self.names, catalogue, view, sample, run))
+
+    def _fit_views_with_names(
+        self, views: Mapping[str, View], documents: Iterable[Document], plan: NamePlan, run: Run
+    ) -> tuple[FittedViews, Dataset]:
+        """Fit views on the documents and, after them, the names of labels."""
+        fitted, parts = {}, {}
+        for name, view in views.items():
+            stream = self._read_in_batches(documents, run)
+            fitted[name], parts[name] = fit_view_with_names(view, stream, plan.catalogue.names, run)
+        return fitted, Dataset(parts)
 
     def _fit_views(
         self,
@@ -322,15 +336,18 @@ class Pipeline:
         names: list[str],
         language: str | None,
         run: Run,
-    ) -> tuple[FittedViews, Dataset, dict[str, AnalyzerChoice]]:
+        plan_names: Callable[..., NamePlan | None] | None = None,
+    ) -> tuple[FittedViews, Dataset, dict[str, AnalyzerChoice], NamePlan | None]:
         """Fit all views on the stream of a source; the labels of the documents are in the collector when the first view
-        has read them. Return also the selected analyzers, by view.
+        has read them. Return also the selected analyzers, by view, and the plan for label names if one was made.
 
-        `language` is that of the texts, for views that compare them with label names."""
+        `language` is that of the texts, for views that compare them with label names. If the analyzer of the only view
+        is selected, label names are planned with the same sample, and the view is fitted once, with the names."""
         documents = features.as_repeatable(stream, len(self.views))
         fitted: FittedViews = {}
         data: dict[str, Bag | Tokens] = {}
         choices: dict[str, AnalyzerChoice] = {}
+        plan = None
         for name, view in self.views.items():
             if isinstance(view, Tfidf) and view.analyzer == AUTO:
                 contents = features.extract_contents(documents, view.input_kind)
@@ -338,6 +355,14 @@ class Pipeline:
                 counts, sample = count_and_sample(view, spool.collect(contents) if spool else contents, run)
                 choices[name] = choice = select_analyzer(view, counts, sample, collector, run)
                 logging.getLogger("xmtc").info("analyzer=%s: %s.", choice.analyzer, choice.reason)
+                if plan_names and len(self.views) == 1:
+                    plan = plan_names(
+                        collector, view.replace(analyzer=choice.analyzer), partial(draw_documents, sample, collector)
+                    )
+                    if plan and plan.choice.is_used:
+                        counts.batches.clear()
+                        views = {name: view.replace(analyzer=choice.analyzer)}
+                        return *self._fit_views_with_names(views, source, plan, run), choices, plan
 
                 def read_again(view: View = view, spool: TextSpool | None = spool) -> Iterable[str | Texts]:
                     return spool or features.extract_contents(self._read_in_batches(source, run), view.input_kind)
@@ -351,7 +376,7 @@ class Pipeline:
                 fitted[name], data[name] = features.fit_view(view, documents, run, names)
                 if isinstance(columns := fitted[name], FittedColumns):
                     logging.getLogger("xmtc").info("The features of each document were %s.", columns.describe_scaling())
-        return fitted, Dataset(data), choices
+        return fitted, Dataset(data), choices, plan
 
     def _read_in_batches(self, documents: Iterable[Document], run: Run) -> Iterable[Document | DocumentBatch]:
         """Return a corpus as batches, which all threads read, if the view supports them; else the documents."""
@@ -381,6 +406,12 @@ class Pipeline:
 def add_reading(read_options: dict[str, Any]) -> dict[str, Any]:
     """Return the entry of about.json for the options with which the corpus was read, if there are any."""
     return {"reading": read_options} if read_options else {}
+
+
+def draw_documents(sample: TextSample, collector: LabelCollector) -> list[Document]:
+    """Return the labelled documents of a sample, at most as many as a trial of label names uses."""
+    labels = sorted(collector.id_by_label)
+    return limit_sample(sample.draw_documents(collector.to_matrix(labels), labels))
 
 
 def is_repeatable(documents: Iterable[Document]) -> bool:

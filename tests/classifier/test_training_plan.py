@@ -82,6 +82,8 @@ def test_candidates():
     view = Pipeline.from_parameters("auto").views["tfidf"]
     assert PlanCandidate("chars", "dismec") in list_candidates(view, "words")
     assert PlanCandidate("chars", "dismec") not in list_candidates(view, "chars")
+    assert PlanCandidate("words", "bonsai") in list_candidates(view, "words:1-2")
+    assert PlanCandidate("words", "bonsai") not in list_candidates(view, "words")
     assert {candidate.analyzer for candidate in list_candidates(view, None)} == {""}  # the user has set the analyzer
 
 
