@@ -33,7 +33,7 @@ LAYERS = [
         "scores",
         "explain",
     },
-    {"analysis", "output", "testing"},
+    {"analysis", "output", "review", "testing"},
     {"cli", "server", "__main__"},
 ]
 # Modules that may import PyTorch and transformers outside of functions.
