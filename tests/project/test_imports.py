@@ -35,7 +35,7 @@ LAYERS = [
         "explain",
         "export",
     },
-    {"analysis", "output", "testing"},
+    {"analysis", "output", "review", "testing"},
     {"cli", "server", "__main__"},
 ]
 # Modules that may import PyTorch and transformers outside of functions.

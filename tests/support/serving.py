@@ -15,13 +15,13 @@ from planted import N_LABELS, make_planted_corpus, planted_label
 TEXTS = make_planted_corpus(40, seed=1)[0]
 
 
-def make_model(folder: Path, seed: int = 0, named: bool = False) -> Path:
+def make_model(folder: Path, seed: int = 0, named: bool = False, keep_training: bool = False) -> Path:
     """Train a model and save it; `named` adds a vocabulary and tuned thresholds."""
     from xmtc import Classifier, Run
     from xmtc.vocabulary import import_files
 
     classifier = Classifier("parabel", max_leaf=10, n_trees=2).fit(
-        *make_planted_corpus(300, seed=seed), run=Run(threads=1)
+        *make_planted_corpus(300, seed=seed), run=Run(threads=1), keep_training=keep_training
     )
     if named:
         lines = ["uri\tnotation\tlabel_en\taltlabel_en\tlabel_fi"]

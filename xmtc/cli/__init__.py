@@ -25,13 +25,13 @@ from xmtc.errors import XmtcError, escape_controls
 # Commands by panel of the help; each is the function in the module of its name, a group is the module's `app`.
 COMMANDS_BY_PANEL = {
     "Build": ("train", "update", "tune", "recommend", "combine", "calibrate", "thresholds"),
-    "Use": ("predict", "explain", "serve"),
+    "Use": ("predict", "explain", "serve", "desk"),
     "Judge": ("evaluate", "report", "compare", "drift"),
     "Data": ("data", "vocab", "pretrained"),
     "Share": ("push", "pull", "export"),
     "More": ("methods", "info", "demo"),
 }
-COMMAND_GROUPS = ("data", "vocab", "pretrained")
+COMMAND_GROUPS = ("desk", "data", "vocab", "pretrained")
 PANEL_BY_COMMAND = {name: panel for panel, names in COMMANDS_BY_PANEL.items() for name in names}
 ALL_COMMANDS = tuple(PANEL_BY_COMMAND)
 

@@ -44,6 +44,13 @@ def serve(
         list[str] | None,
         typer.Option(metavar="FILE", help="Page of `xmtc report`; NAME=FILE with several models (repeatable)."),
     ] = None,
+    desk: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Database of the review desk, made by `xmtc desk add`; implies --watch."),
+    ] = None,
+    reviewers: Annotated[
+        int, typer.Option(min=1, max=100, metavar="N", help="Reviewers per document of the review desk.")
+    ] = 1,
     watch: Annotated[bool, typer.Option("--watch", help="Reload a model when its folder changes.")] = False,
     mcp: Annotated[
         bool, typer.Option("--mcp", help="Serve tools for assistants (MCP) on standard input and output instead.")
@@ -85,7 +92,7 @@ def serve(
         host,
         port,
         workers,
-        watch_seconds=1.0 if watch else 0.0,
+        watch_seconds=1.0 if watch or desk else 0.0,
         token=read_token(token, token_file),
         origins=tuple(cors or ()),
         hosts=tuple(allow_host or ()),
@@ -93,6 +100,8 @@ def serve(
         threads=threads,
         device=device,
         access_log=not quiet,
+        desk=check_desk(desk),
+        reviewers=reviewers,
         limits=ServiceLimits(
             body=max_body,
             text=max_text,
@@ -139,3 +148,15 @@ def read_token(token: str | None, file: str | None) -> str | None:
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
         raise XmtcError("The token is empty or cannot be sent in a header; expected letters, digits and signs.")
     return token
+
+
+def check_desk(path: str | None) -> str | None:
+    """Return the absolute path of a review desk; raise XmtcError if there is none."""
+    from pathlib import Path
+
+    from xmtc.review.store import ReviewStore
+
+    if path is None:
+        return None
+    ReviewStore(path, must_exist=True).close()
+    return str(Path(path).resolve())

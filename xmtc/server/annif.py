@@ -1,6 +1,7 @@
 """Annif's REST API, version 1: same paths, fields and names, so that Annif clients only change the server URL.
 
-Each model is a project. `learn` answers 403, as in Annif where it is not allowed."""
+Each model is a project. `learn` (xmtc/server/desk_routes.py) stores documents in the review desk; without one it
+answers 403, as in Annif where it is not allowed."""
 
 from __future__ import annotations
 
@@ -67,10 +68,12 @@ def build_project_routes(service: Service) -> APIRouter:
         """Show project information."""
         return to_json_response(describe_project(find_project(service, project_id, request)))
 
-    @router.post("/projects/{project_id}/learn", include_in_schema=False)
-    async def learn(project_id: str, request: Request) -> Response:
-        find_project(service, project_id, request)
-        raise RequestError(403, "Online learning is not supported; train a new model and replace this one.")
+    if service.desk is None:
+
+        @router.post("/projects/{project_id}/learn", include_in_schema=False)
+        async def refuse_learning(project_id: str, request: Request) -> Response:
+            find_project(service, project_id, request)
+            raise RequestError(403, "This service has no review desk; `xmtc serve --desk FILE` adds one.")
 
     return router
 

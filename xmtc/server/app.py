@@ -21,6 +21,12 @@ from starlette.types import ASGIApp
 import xmtc
 from xmtc.errors import XmtcError
 from xmtc.server import annif, reconciliation
+from xmtc.server.desk_routes import (
+    build_administration_routes,
+    build_learning_routes,
+    build_review_routes,
+    build_update_routes,
+)
 from xmtc.server.hosts import HostCheck, parse_headers
 from xmtc.server.middleware import RESPONSE_HEADERS, RequestMiddleware
 from xmtc.server.models import ModelPool
@@ -67,7 +73,13 @@ def create_app(settings: Settings, on_start: Callable[[], None] = lambda: None) 
     )
     app.state.service = service
     add_routes(app, service)
-    app.add_middleware(RequestMiddleware, settings=settings, metrics=service.metrics, memory=service.memory)
+    app.add_middleware(
+        RequestMiddleware,
+        settings=settings,
+        metrics=service.metrics,
+        memory=service.memory,
+        find_person=None if service.desk is None else service.desk.find_person,
+    )
     if settings.origins:
         app.add_middleware(
             KnownHostCORS,  # type: ignore[arg-type]
@@ -113,12 +125,26 @@ def add_routes(app: FastAPI, service: Service) -> None:
         build_operator_routes,
     ):
         app.include_router(build_routes(service))
+    if service.desk is not None:
+        for build_desk_routes in (
+            build_review_routes,
+            build_administration_routes,
+            build_update_routes,
+            build_learning_routes,
+        ):
+            app.include_router(build_desk_routes(service, service.desk))
     if PAGE_FOLDER.is_dir():
         app.mount("/static", StaticFiles(directory=PAGE_FOLDER), name="static")
 
         @app.get("/", include_in_schema=False)
         async def page() -> Response:
             return FileResponse(PAGE_FOLDER / "index.html")
+
+        if service.desk is not None:
+
+            @app.get("/desk", include_in_schema=False)
+            async def desk_page() -> Response:
+                return FileResponse(PAGE_FOLDER / "desk.html")
 
     for error_class in (RequestError, XmtcError, RequestValidationError, HTTPException):
         app.add_exception_handler(error_class, handle_error)

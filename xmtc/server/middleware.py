@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from xmtc.review.store import Person
 from xmtc.server import log
 from xmtc.server.hosts import HostCheck, parse_headers
 from xmtc.server.metrics import Metrics
@@ -23,8 +24,9 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 HTTP_METHODS = frozenset(("GET", "HEAD", "POST", "OPTIONS"))
-OPEN_PATHS = ("/", "/healthz", "/readyz")  # need no token, like the files of the page, which asks for it
+OPEN_PATHS = ("/", "/desk", "/healthz", "/readyz")  # need no token, like the files of the page, which asks for it
 STATIC_PREFIX = "/static/"
+PERSON_KEY = "xmtc_person"  # of the scope: the Person of the request's token
 MAX_QUERY_FIELDS = 100
 RESPONSE_CHUNK_BYTES = 2**16  # larger response bodies are sent in chunks of this size
 CONTENT_SECURITY_POLICY = (
@@ -106,7 +108,15 @@ class Reply:
 class RequestMiddleware:
     """Middleware that refuses requests that are not allowed, too large or too slow, and logs every request."""
 
-    def __init__(self, app: App, settings: Settings, metrics: Metrics, memory: MemoryBudget) -> None:
+    def __init__(
+        self,
+        app: App,
+        settings: Settings,
+        metrics: Metrics,
+        memory: MemoryBudget,
+        find_person: Callable[[str], Person | None] | None = None,
+    ) -> None:
+        self.find_person = find_person  # by the token; None without a review desk
         self.app, self.settings, self.limits, self.metrics = app, settings, settings.limits, metrics
         self.running_by_client: Counter[str] = Counter()  # running requests by client address
         self.memory = memory
@@ -167,14 +177,26 @@ class RequestMiddleware:
         if scope.get("query_string", b"").count(b"&") >= MAX_QUERY_FIELDS:
             raise RequestError(400, f"The query string has more than {MAX_QUERY_FIELDS} fields; send fewer.")
         is_open = scope["path"] in OPEN_PATHS or scope["path"].startswith(STATIC_PREFIX)
-        if self.token is not None and not is_open:
-            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-            if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self.token):
-                message = "This service requires a token; send it as `Authorization: Bearer TOKEN`."
-                raise RequestError(401, message, headers={"WWW-Authenticate": "Bearer"})
+        if not is_open and not self._is_authenticated(scope, headers):
+            message = "This service requires a token; send it as `Authorization: Bearer TOKEN`."
+            raise RequestError(401, message, headers={"WWW-Authenticate": "Bearer"})
         if self.limits.per_client and self.running_by_client[client] > self.limits.per_client:
             message = f"More than {self.limits.per_client} concurrent requests from one address; retry in a moment."
             raise RequestError(429, message, retry_seconds=1)
+
+    def _is_authenticated(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
+        """Return True if the token is that of the service or of a person, whom the routes find in the scope."""
+        if self.token is None and self.find_person is None:
+            return True
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        token = token.strip()
+        if scheme.lower() != b"bearer" or not token:
+            return False
+        if self.token is not None and hmac.compare_digest(token, self.token):
+            return True
+        person = None if self.find_person is None else self.find_person(token.decode("latin-1"))
+        scope[PERSON_KEY] = person
+        return person is not None
 
     def _log(self, scope: Scope, reply: Reply, n_bytes: int, client: str, seconds: float) -> None:
         route, method = get_route(scope), scope["method"] if scope["method"] in HTTP_METHODS else "other"

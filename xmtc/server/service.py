@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,6 +12,7 @@ from starlette.requests import Request
 from xmtc.core.child_process import GIB, MIB, ChildPool, ChildTaskError, TaskLimits
 from xmtc.server import messages
 from xmtc.server.batching import PredictQuery
+from xmtc.server.desk import Desk
 from xmtc.server.files import PRELOADED_MODULES
 from xmtc.server.metrics import Metrics
 from xmtc.server.models import ModelPool, ServedModel
@@ -36,6 +37,7 @@ class Service:
             max(BODY_MEMORY_FACTOR * settings.limits.body, FILE_MEMORY_FACTOR * MAX_FILE_OUTPUT_BYTES)
         )
         self.models = ModelPool(settings, self.metrics)
+        self.desk = None if settings.desk is None else Desk(settings.desk)
         self.threads = ThreadPoolExecutor(N_THREADS, "searches")
         self.n_searches = 0
         self.file_threads = ThreadPoolExecutor(N_THREADS, "files")  # each thread waits for a child process
@@ -115,12 +117,13 @@ class Service:
         for threads in (self.threads, self.file_threads):
             threads.shutdown(wait=False, cancel_futures=True)
         self.children.close()
+        if self.desk is not None:
+            self.desk.close()
 
     def build_query(self, body: messages.PredictRequest) -> PredictQuery:
         if body.k > self.settings.limits.k:
             raise RequestError(422, f"Found k={body.k}, expected {self.settings.limits.k:,} labels at most.")
-        if any(entry.strip().startswith(f"{FILE_ENTRY}:") for entry in (*body.allow, *body.deny)):
-            raise RequestError(422, f"`{FILE_ENTRY}:` entries are not allowed in requests; send the labels themselves.")
+        check_filter_entries((*body.allow, *body.deny))
         return PredictQuery(body.k, body.threshold or 0.0, body.language, tuple(body.allow), tuple(body.deny))
 
     def check_answer(self, n_texts: int, k: int) -> None:
@@ -145,3 +148,9 @@ class Service:
                 413, f"Found a text of {longest:,} characters, expected {limits.text:,} at most; shorten it."
             )
         return texts
+
+
+def check_filter_entries(entries: Iterable[str]) -> None:
+    """Raise RequestError if an entry of a filter names a file of the server."""
+    if any(entry.strip().startswith(f"{FILE_ENTRY}:") for entry in entries):
+        raise RequestError(422, f"`{FILE_ENTRY}:` entries are not allowed in requests; send the labels themselves.")

@@ -46,6 +46,8 @@ class Settings:
     threads: int = 1  # per batch
     device: str = "auto"
     access_log: bool = True
+    desk: str | None = None  # path of the store of the review desk
+    reviewers: int = 1  # per document of the desk
     limits: ServiceLimits = ServiceLimits()
 
     @property

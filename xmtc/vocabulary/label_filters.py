@@ -136,6 +136,17 @@ def select_concepts(entry: str, kind: str, name: str, vocabulary: Vocabulary) ->
     return selected
 
 
+def select_concept_mask(entry: str, vocabulary: Vocabulary) -> np.ndarray:
+    """Return which concepts of a vocabulary an entry matches, also those that no label stands for; shape (n_concepts,).
+    Files are not read."""
+    kind, _, name = entry.strip().partition(":")
+    if is_set_entry(entry) and entry != UNKNOWN_ENTRY:
+        return select_concepts(entry, kind, name.strip(), vocabulary)
+    selected = np.zeros(len(vocabulary), bool)
+    selected[vocabulary.find_all(entry)[:1]] = True
+    return selected
+
+
 def unknown_label_error(entry: str, labels: StringIndex) -> XmtcError:
     similar = find_similar_names(entry, labels.words())
     hint = (

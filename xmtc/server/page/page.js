@@ -7,6 +7,7 @@ import { showError, hideError } from "./errors.js";
 import { loadFeedback, startFeedback } from "./feedback.js";
 import { model, startSettings, updateModels } from "./settings.js";
 import { addTag, closeWhy, isTagged, openText, refreshThumbs, startText, tag } from "./text.js";
+import { startToken } from "./token.js";
 import { startSearch } from "./vocabulary.js";
 
 const NOT_ACCEPTED = "This token is not accepted. Check it for typing errors, or ask the administrator for another one.";
@@ -115,19 +116,6 @@ function startFiles() {
 
 // Token
 
-/** Resolves when the user has entered a token; `isRetry` means that the previous token was not accepted. */
-ask.forToken = (isRetry) =>
-  new Promise((resolve) => {
-    if (isRetry) byId("token-note").textContent = NOT_ACCEPTED;
-    const save = () => {
-      token.set(byId("token-value").value);
-      byId("token-value").value = "";
-      resolve();
-    };
-    byId("token").addEventListener("close", save, { once: true });
-    if (!byId("token").open) byId("token").showModal();
-  });
-
 /** Downloads the report if a token is needed, because a link cannot send it. */
 async function openReport(event) {
   if (!token.get()) return;
@@ -156,7 +144,7 @@ byId("back").addEventListener("click", backToTable);
 byId("close-many").addEventListener("click", leaveTable);
 byId("dismiss").addEventListener("click", hideError);
 byId("report").addEventListener("click", openReport);
-byId("token").addEventListener("cancel", (event) => event.preventDefault());
+startToken(() => NOT_ACCEPTED);
 byId("tag-keys").textContent = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘ ↵" : "Ctrl ↵";
 addEventListener("keydown", key);
 start();

@@ -8,10 +8,19 @@ import { language, model } from "./settings.js";
 const NOTHING = "No matching tag.";
 const DEBOUNCE_MS = 150; // after the last key press
 
-const nothing = () => el("li", { role: "option", "aria-disabled": "true", "aria-selected": "false" }, NOTHING);
+const ENGLISH = { nothing: () => NOTHING, count: (n) => `${formatCount(n, "tag")} found` };
 
-/** Starts the combobox; `choose` is called with the selected tag. */
-export function startSearch({ choose }) {
+/** Returns the labels of the model with a name that contains a text. */
+async function findLabels(search, signal) {
+  const words = new URLSearchParams({ search, limit: 20 });
+  if (language()) words.set("language", language());
+  return (await fetchJson(`${modelPath(model().name, "labels")}?${words}`, { signal })).labels;
+}
+
+const nothing = (texts) => el("li", { role: "option", "aria-disabled": "true", "aria-selected": "false" }, texts.nothing());
+
+/** Starts the combobox; `choose` is called with the selected tag, and `find` returns those that match a text. */
+export function startSearch({ choose, find = findLabels, texts = ENGLISH }) {
   const input = byId("search");
   const list = byId("found");
   let found = [];
@@ -56,19 +65,17 @@ export function startSearch({ choose }) {
   const search = async () => {
     asking.abort();
     asking = new AbortController();
-    const words = new URLSearchParams({ search: input.value.trim(), limit: 20 });
-    if (language()) words.set("language", language());
     try {
-      found = (await fetchJson(`${modelPath(model().name, "labels")}?${words}`, { signal: asking.signal })).labels;
+      found = await find(input.value.trim(), asking.signal);
     } catch (error) {
       return showError(error);
     }
-    list.replaceChildren(...(found.length ? found.map(option) : [nothing()]));
+    list.replaceChildren(...(found.length ? found.map(option) : [nothing(texts)]));
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
     if (found.length) point(0);
     list.scrollIntoView({ block: "nearest" });
-    announce(found.length ? `${formatCount(found.length, "tag")} found` : NOTHING);
+    announce(found.length ? texts.count(found.length) : texts.nothing());
   };
 
   input.addEventListener("input", () => {
