@@ -363,6 +363,7 @@ def rank_by_mean(labels: np.ndarray, logs: np.ndarray, n_labels: int, k: int) ->
         Number of labels to return.
     """
     n_docs, n_rankings, width = labels.shape
+    labels, logs = np.ascontiguousarray(labels), np.ascontiguousarray(logs)  # the kernel is compiled for one layout
     top, scores = np.full((n_docs, k), NO_LABEL, np.int32), np.zeros((n_docs, k), np.float32)
     work = np.zeros(n_labels, np.float32), np.empty(n_rankings * width, np.int32)
     write_mean_ranking(labels, logs, *work, top, scores)
