@@ -83,7 +83,8 @@ def read_document(file: str | None, string: str | None, encoding: str | None, en
     """Return the text as a Document; a PDF has pages."""
     from xmtc.data.corpus import open_corpus
     from xmtc.data.document import Document
-    from xmtc.data.format_detection import FORMAT_BY_EXTENSION, get_extension
+    from xmtc.data.file_streams import get_extension
+    from xmtc.data.format_detection import FORMAT_BY_EXTENSION
     from xmtc.data.layout import Layout, Notifier
     from xmtc.data.records import Fields
     from xmtc.errors import XmtcError

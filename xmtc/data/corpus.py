@@ -22,6 +22,7 @@ from xmtc.data.file_streams import (
     STANDARD_STREAM,
     STREAM_ERRORS,
     display_name,
+    get_extension,
     open_binary,
     open_output,
     unreadable_file_error,
@@ -32,7 +33,6 @@ from xmtc.data.format_detection import (
     choose_output_format,
     detect_address_format,
     detect_format,
-    get_extension,
 )
 from xmtc.data.formats import CorpusFormat, Dimensions, get_format, list_writable_formats, sqlite
 from xmtc.data.formats.paired import split_path_pair

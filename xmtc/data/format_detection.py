@@ -35,7 +35,7 @@ from itertools import dropwhile, islice
 from pathlib import Path
 
 from xmtc.data.corpus_input import CorpusInput
-from xmtc.data.file_streams import STANDARD_STREAM, strip_compression_extension
+from xmtc.data.file_streams import STANDARD_STREAM, get_extension
 from xmtc.data.formats import (
     FORMATS,
     bibliographic,
@@ -87,10 +87,6 @@ XLS_SIGNATURE = b"\xd0\xcf\x11\xe0"
 WORKBOOK_MEMBER_PATTERN = re.compile(rb"\[Content_Types\]\.xml|_rels/|docProps/|xl/|opendocument\.spreadsheet")
 FEATURE = r"\d+:[-+\d.eE]+"
 FEATURE_LINE = re.compile(rf"(?:[-+\d.,]+\s+|\s*)(?:qid:\d+\s+)?{FEATURE}(?:\s+{FEATURE})*\s*(?:#.*)?", re.ASCII)
-
-
-def get_extension(path: str) -> str:
-    return os.path.splitext(strip_compression_extension(path))[1].lower()
 
 
 def detect_address_format(path: str) -> str | None:
