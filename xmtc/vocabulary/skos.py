@@ -298,7 +298,8 @@ def make_statement_store(batch: list[Any], batches: Queue[Any]) -> Any:
             return iter(())
 
         bind = namespace = prefix = add_graph = ignore
-        namespaces = contexts = iterate_nothing
+        namespaces = iterate_nothing
+        contexts: Any = iterate_nothing
 
         def __len__(self, context: Any = None) -> int:
             return 0
