@@ -1,10 +1,10 @@
 """Label names as training documents.
 
-Each name of a label becomes a short training document of that label. It teaches a linear method the words of the name,
-and with a vocabulary also labels that no training document has. The weight of these documents is selected by a trial:
-one Parabel tree is trained on a sample of the documents without names and with names of two weights, and names are used
-only if the nDCG@5 of held-out documents is significantly higher. In the trial, a label of held-out documents only
-is known by name only if the vocabulary lists it, as a label of new documents would be."""
+Each name of a label becomes a short training document of that label. From it, a linear method learns the words of the
+name, and with a vocabulary also labels that no training document has. The weight of these documents is selected by a
+trial: one Parabel tree is trained on a sample of the documents without names and with names of two weights, and
+names are used only if the nDCG@5 of held-out documents is significantly higher. In the trial, a label of held-out
+documents only is known by name only if the vocabulary lists it, as a label of new documents would be."""
 
 from __future__ import annotations
 

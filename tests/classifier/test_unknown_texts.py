@@ -171,7 +171,7 @@ def test_commands_report_texts_without_labels(place):
     done = invoke("evaluate", "model", "two.jsonl", "P@1", "--json", cwd=place)
     assert json.loads(done.stdout) == {"P@1": 0.5}
     said = (
-        b"1 of the 2 documents in two.jsonl have no known word: they get no label and count as missed (see --always)."
+        b"Documents without any known word in two.jsonl: 1 of 2. They get no label and count as missed (see --always)."
     )
     assert said in done.stderr
     assert invoke("evaluate", "model", "two.jsonl", "P@1", "--always", cwd=place).stderr == b""

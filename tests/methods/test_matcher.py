@@ -131,12 +131,20 @@ def test_explanation_is_the_derivative_of_the_log_odds(model, data, label):
     np.testing.assert_allclose(found, query * derivative, atol=2e-2 * np.abs(query * derivative).max() + 1e-4)
 
 
-@pytest.mark.parametrize("max_names", [10, 8192])
-def test_projection_reduces_the_loss(max_names, data, monkeypatch):
-    monkeypatch.setattr(projection, "MAX_BATCH_NAMES", max_names)
-    monkeypatch.setattr(projection, "RATE", 0.02)  # few steps
+def test_batches_hold_the_names_of_their_labels_and_others():
+    n_names = projection.MAX_BATCH_NAMES + 2000
+    targets = csr_array(([1.0, 1, 1], ([0, 1, 1], [5, 7, n_names - 1])), shape=(2, n_names))
+    names = projection.sample_names(targets, n_names, np.random.default_rng(0))
+    assert {5, 7, n_names - 1} <= set(names.tolist())
+    assert len(set(names.tolist())) == len(names)
+    assert projection.MAX_BATCH_NAMES <= len(names) <= projection.MAX_BATCH_NAMES + 3
+    few = projection.sample_names(targets[:, :100], 100, np.random.default_rng(0))
+    np.testing.assert_array_equal(few, np.arange(100))
+
+
+def test_projection_reduces_the_loss(data):
     documents, Y, names = data.X.toarray(), csr_array(data.Y), data.names.vectors.matrix.toarray()
-    matrix = projection.train_projection(documents, Y, names, data.names.labels, 40, 0, ONE)
+    matrix = projection.train_projection(documents, Y, names, data.names.labels, 400, 0, ONE)
     targets = Y.toarray()[:, data.names.labels]
 
     def loss(matrix: np.ndarray) -> float:
@@ -144,7 +152,7 @@ def test_projection_reduces_the_loss(max_names, data, monkeypatch):
         return float(projection.compute_loss(*map(projection.torch.from_numpy, parts)))
 
     assert loss(matrix) < 0.7 * loss(np.zeros_like(matrix))
-    again = projection.train_projection(documents, Y, names, data.names.labels, 40, 0, ONE)
+    again = projection.train_projection(documents, Y, names, data.names.labels, 400, 0, ONE)
     np.testing.assert_array_equal(again, matrix)
     none = projection.train_projection(documents, Y, names, data.names.labels, 0, 0, ONE)
     assert not none.any()

@@ -240,7 +240,7 @@ def report_documents_without_known_words(tagger: Tagger, labelled: LabelledData,
     n_unknown = int((~is_known).sum())
     if n_unknown:
         echo(
-            f"{n_unknown:,} of the {len(is_known):,} documents in {display_name(corpus)} have no known word: they get "
+            f"Documents without any known word in {display_name(corpus)}: {n_unknown:,} of {len(is_known):,}. They get "
             "no label and count as missed (see --always).",
             err=True,
         )

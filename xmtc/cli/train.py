@@ -110,8 +110,7 @@ def train(
     valid_source = open_corpus_input(valid, replace(reading, rejects=None), quiet=quiet) if valid else None
     parameters = [*(parameter or []), *as_minutes_parameter(method, minutes)]
     pipeline = add_vocabulary_parameter(build_pipeline(method, parameters, source), vocab)
-    if workdir is not None:
-        check_workdir_option(workdir, pipeline, method)
+    check_workdir_option(workdir, pipeline, method)
     if cluster and not quiet and not pipeline.method.has_cluster_support:
         echo(f"{method} trains on one machine; --cluster has no effect on its training.", err=True)
     with report_checkpoint_on_interrupt(run.checkpoint):
@@ -229,11 +228,13 @@ def describe_name_choice(chosen: dict[str, Any]) -> str:
     return str(choice)
 
 
-def check_workdir_option(workdir: Path, pipeline: Pipeline, method: str) -> None:
+def check_workdir_option(workdir: Path | None, pipeline: Pipeline, method: str) -> None:
     """Raise XmtcError if the folder cannot be written, or the method would not use it."""
     from xmtc.errors import XmtcError
     from xmtc.storage.disk_arrays import check_workdir
 
+    if workdir is None:
+        return
     if not (pipeline.method.has_workdir_support or any(view.uses_workdir for view in pipeline.views.values())):
         raise XmtcError(
             f"--workdir applies to tf-idf of texts and to label trees, but {method} reads {', '.join(pipeline.views)} "

@@ -60,7 +60,7 @@ def update(
     reading: CorpusOptions = CorpusOptions(),
     quiet: QuietOption = False,
 ) -> None:
-    """Teach a model new and corrected documents, feedback, and new labels.
+    """Update a model with new and corrected documents, feedback and new labels.
 
     A document with a known id, or without ids with the same text, replaces its old version. Parameters, vocabulary,
     filter, thresholds and calibration are those of MODEL, which must have kept its training documents.

@@ -115,6 +115,15 @@ def build_prediction_routes(service: Service) -> APIRouter:
     return routes
 
 
+UploadedFile = Annotated[
+    UploadFile, File(description="File of type txt, md, html, pdf, docx, csv, tsv, xlsx or jsonl.")
+]
+TextColumn = Annotated[str | None, Form(description="Column with the texts.", max_length=1000)]
+UploadEncoding = Annotated[
+    str | None, Form(description="Encoding of a text or table; detected by default.", max_length=100)
+]
+
+
 def build_file_routes(service: Service) -> APIRouter:
     routes = APIRouter(prefix="/v1/models", tags=["files"], responses=ERRORS, route_class=LimitedRoute)
 
@@ -122,13 +131,9 @@ def build_file_routes(service: Service) -> APIRouter:
     async def file(
         name: str,
         request: Request,
-        file: Annotated[
-            UploadFile, File(description="File of type txt, md, html, pdf, docx, csv, tsv, xlsx or jsonl.")
-        ],
-        text: Annotated[str | None, Form(description="Column with the texts.", max_length=1000)] = None,
-        encoding: Annotated[
-            str | None, Form(description="Encoding of a text or table; detected by default.", max_length=100)
-        ] = None,
+        file: UploadedFile,
+        text: TextColumn = None,
+        encoding: UploadEncoding = None,
     ) -> Response:
         """Return the documents of a file."""
         remembered = service.find_model(name, request).model.tagger.about.get("reading", {}).get("text")
