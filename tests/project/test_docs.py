@@ -57,7 +57,7 @@ NOT_RUN = {
     "docs/how-to/share-a-model.md": (2, "the Hugging Face Hub; tests/hub/test_hub.py runs one on loopback"),
     "docs/how-to/use-a-cluster.md": (4, "several machines; tests/cluster/test_ray_cluster.py has several nodes on one"),
     "docs/how-to/performance.md": (2, "a GPU, and vectors and encoders to download; several processes"),
-    "docs/how-to/vectors-and-encoders.md": (5, "vectors and encoders to download"),
+    "docs/how-to/vectors-and-encoders.md": (6, "vectors and encoders to download"),
     "docs/how-to/vocabularies.md": (1, "vocabularies that are not in the repository"),
     "docs/how-to/watch-a-training.md": (
         2,

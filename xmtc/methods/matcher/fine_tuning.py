@@ -49,7 +49,9 @@ class DualEncoder(nn.Module):
         return normalize(self.encoder(ids, mask).float())
 
     def forward(self, documents: TokenBatch, names: TokenBatch, targets: Tensor) -> Tensor:
-        return compute_decoupled_softmax(self.encode(documents), self.encode(names), targets)
+        texts, classes = self.encode(documents), self.encode(names)
+        with torch.autocast(texts.device.type, enabled=False):  # bf16 is too imprecise for similarities
+            return compute_decoupled_softmax(texts, classes, targets)
 
 
 def fit_fine_tuned(method: Matcher, data: Dataset, run: Run) -> FineTunedMatcherModel:
