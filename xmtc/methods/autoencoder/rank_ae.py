@@ -84,7 +84,9 @@ class RankAE(LabelAutoencoder):
     spread: float = param(0.1, "Range of random word vectors: uniform in [-spread, spread].", low=0.0, high=10.0)
     attention: bool = param(True, "Channel attention.")
     reduction: int = param(4, "Reduction ratio of channel attention (r).", low=1)
-    pooling: str = param("sum", "Pooling over words: their sum, or its mean over the number of words of each document.", choices=POOLINGS)
+    pooling: str = param(
+        "sum", "Pooling over words: their sum, or its mean over the number of words of each document.", choices=POOLINGS
+    )
     hidden: int = param(200, "Size of the common space of documents and labels (h).", low=1)
     layer: int = param(1000, "Width of the hidden layers of E and D.", low=1)
     batch_norm: bool = param(True, "Batch normalisation in E and D.")
