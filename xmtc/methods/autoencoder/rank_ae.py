@@ -18,9 +18,10 @@ paper leaves open):
 The authors' code is not public. Where the paper is silent, the last layers of F and E are linear, E and D use batch
 normalisation, losses are averaged over documents, and channel attention has no bias (as in eq. 5). The paper averages
 over n words and does not say of which n: pooling=sum takes the same n for all documents and leaves the constant 1 / n
-to the next layer; pooling=mean takes the number of words of each document. `input=lstm` is the paper's variant for raw text
-(section 3.4), with the states of a bidirectional LSTM instead of weighted word vectors. The ablations of section 3.4
-are `attention=false` and the method `bce_ae`.
+to the next layer; pooling=mean takes the number of words of each document.
+
+`input=lstm` is the paper's variant for raw text (section 3.4), with the states of a bidirectional LSTM instead of
+weighted word vectors. The ablations of section 3.4 are `attention=false` and the method `bce_ae`.
 """
 
 from __future__ import annotations
