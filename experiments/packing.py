@@ -77,7 +77,8 @@ def pack_rows(rows: list[ExperimentRow], place: ExperimentContext, target: Path,
     sources = {name: target / VECTORS_NAME.format(Path(name).stem) for name in list_values(rows, "vectors")}
     if sources:
         training_files = dict.fromkeys(paths[0] for paths in read.values())
-        max_tokens = max([Words().max_tokens, *map(int, list_values(rows, "max_tokens"))])
+        lengths = [list_values([job], "max_tokens") or [str(Words().max_tokens)] for job in rows]
+        max_tokens = max(map(int, chain.from_iterable(lengths)))
         words = Words(max_tokens=max_tokens, max_words=max_words).fit(read_texts(training_files))[0].vocabulary
         for name, path in sources.items():
             write_vectors(name, words, path)
@@ -94,7 +95,7 @@ def write_vectors(source: str, words: StringIndex, path: Path) -> None:
     """Write the vectors of known words as GloVe text, rounded."""
     vectors, is_known = read_known_vectors(source, words)
     with open_output(str(path)) as file:
-        for number in np.flatnonzero(is_known):
+        for number in np.flatnonzero(is_known).tolist():
             numbers = " ".join(f"{value:.{DECIMALS}f}" for value in vectors[number])
             file.write(f"{words[number]} {numbers}\n".encode())
 

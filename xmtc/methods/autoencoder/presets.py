@@ -4,9 +4,9 @@
   a margin in [0, 1], word vectors of length C = 100, r = 4, a common space of size 100 for small and 200 for large
   label sets, two layers in E and D and one in F, training on all documents; GloVe vectors for IMDb, whose texts it
   reads. For EUR-Lex and Wiki10 it reads feature matrices; for texts, set `vectors`.
-- Our reading: sets of more than 500 labels are large. The average over the rows of a matrix M of n words is a sum,
-  because all documents have the same n; the constant 1 / n is left to the layer after it. `pooling=mean` divides by
-  the number of words of each document instead, which is worse on Delicious.
+- Our reading: sets of more than 500 labels are large. The rows of M over which the paper averages are all n words of
+  the vocabulary, so n is the same for all documents, and the constant 1 / n is left to the layer after the sum.
+  `pooling=mean` divides by the number of words of each document, which is worse on Delicious.
 - Tuned on a fifth of the training documents of Delicious (docs/results/papers.md), because the paper does not state
   them: margin, λ, learning rate, its schedule, weight decay, epochs, batch size, width of the hidden layers, batch
   normalisation, dropout of words. The other data sets are not available here and have the same values.
