@@ -34,7 +34,8 @@ from xmtc.text.languages import detect_language, measure_unspaced_share
 from xmtc.text.tokenizer import batch_texts
 
 MIN_TRIAL_DOCUMENTS = 1000  # a smaller sample gives no reliable comparison
-MAX_TRIAL_DOCUMENTS = 8000
+MAX_TRIAL_DOCUMENTS = 8000  # of a corpus of up to 200,000; with many labels, a larger corpus needs more
+LARGE_TRIAL_SHARE, MAX_LARGE_TRIAL_DOCUMENTS = 0.04, 20_000
 MAX_CHARS_TRIAL_WORDS = 300  # words per document, above which character n-grams cost much and gain nothing
 MAX_TRIAL_WORDS, MAX_TRIAL_WORDS_WITH_CHARS = 1_500_000, 500_000  # of all documents; n-grams take most of the time
 N_FOLDS = 2
@@ -42,10 +43,10 @@ MIN_GAIN_STANDARD_ERRORS = 1.645  # one-sided test of 5 %
 MAX_DEFICIT_STANDARD_ERRORS = 2.0  # of an analyzer that is tried on the second fold
 MIN_CHARS_GAIN = 0.01  # in nDCG@5 of words+chars over words, for a trial of chars alone
 NDCG_TIE_TOLERANCE = 0.0005  # among analyzers within this distance of the best, the cheapest is selected
-PAIRS = f"{WORDS}:1-2"
-# Change of the gain over words, in nDCG@5, for each doubling of the documents (docs/how-to/languages.md). That of pairs
-# of words is for texts of at least PAIRS_GAIN_WORDS words.
-PAIRS_GAIN_PER_DOUBLING, PAIRS_GAIN_WORDS = 0.0015, 100
+PAIRS, BOTH = f"{WORDS}:1-2", f"{WORDS}+{CHARS}"
+# Change of the gain over words, in nDCG@5, for each doubling of the documents (docs/how-to/languages.md). That of words
+# with character n-grams is for texts of at least LONG_TEXT_WORDS words; that of pairs of words is less in shorter ones.
+PAIRS_GAIN_PER_DOUBLING, BOTH_GAIN_PER_DOUBLING, LONG_TEXT_WORDS = 0.0015, -0.002, 100
 CHARS_GAIN_PER_DOUBLING = -0.0015
 MAINLY_UNSPACED_SHARE = 0.5  # share of letters of scripts without spaces, from which only n-grams are used
 DEFAULT_VIEW = Tfidf()
@@ -83,7 +84,7 @@ def select_document_analyzer(
 class TextSample:
     """Uniform sample of a stream of texts, with a fixed seed."""
 
-    def __init__(self, size: int = MAX_TRIAL_DOCUMENTS) -> None:
+    def __init__(self, size: int = MAX_LARGE_TRIAL_DOCUMENTS) -> None:
         self.size, self.n_seen, self.rng = size, 0, np.random.default_rng(0)
         self.heap: list[tuple[float, int, str]] = []  # (-priority, document, text) of the smallest priorities
 
@@ -154,7 +155,7 @@ def select_analyzer(
         return AnalyzerChoice(WORDS, f"ngrams={view.ngrams} requires words")
     unspaced = measure_unspaced_share(counts.text)
     if unspaced >= PARTLY_UNSPACED_SHARE:
-        analyzer = CHARS if unspaced >= MAINLY_UNSPACED_SHARE else f"{WORDS}+{CHARS}"
+        analyzer = CHARS if unspaced >= MAINLY_UNSPACED_SHARE else BOTH
         return AnalyzerChoice(analyzer, f"{unspaced:.0%} of the letters belong to scripts without spaces between words")
     if counts.n_docs < MIN_TRIAL_DOCUMENTS:
         return AnalyzerChoice(
@@ -175,7 +176,7 @@ def select_analyzer_by_trial(
     view: Tfidf, counts: WordCounts, texts: list[str], Y: csr_array, run: Run
 ) -> AnalyzerChoice:
     """Select the cheapest analyzer whose held-out nDCG@5 is near the best, or words if none is significantly better."""
-    n_docs, words_per_document = limit_sample(texts)
+    n_docs, words_per_document = limit_sample(texts, counts.n_docs)
     candidates = list_candidates(counts, words_per_document)
     trends = estimate_trends(words_per_document, counts.n_docs * N_FOLDS / n_docs)
     with run.stage("selecting the analyzer"):
@@ -186,8 +187,9 @@ def select_analyzer_by_trial(
     return AnalyzerChoice(race.select(), f"nDCG@5 of {n_docs:,} held-out documents: {race}")
 
 
-def limit_sample(texts: Sequence[str]) -> tuple[int, float]:
-    """Return the number of documents for a trial, and their mean number of words."""
+def limit_sample(texts: Sequence[str], n_corpus: int) -> tuple[int, float]:
+    """Return the number of documents for a trial in a corpus of `n_corpus`, and their mean number of words."""
+    texts = texts[: max(MAX_TRIAL_DOCUMENTS, int(LARGE_TRIAL_SHARE * n_corpus))]
     n_words = np.cumsum([1 + text.count(" ") for text in texts])
     has_chars = n_words[-1] <= MAX_CHARS_TRIAL_WORDS * len(texts)
     limit = MAX_TRIAL_WORDS_WITH_CHARS if has_chars else MAX_TRIAL_WORDS
@@ -200,14 +202,18 @@ def list_candidates(counts: WordCounts, words_per_document: float) -> list[str]:
     language = detect_language(counts.text, counts.ends, counts.frequencies)
     stems = [f"{SNOWBALL}:{language}"] if language else []
     has_chars = words_per_document <= MAX_CHARS_TRIAL_WORDS
-    return [WORDS, *stems, PAIRS, *([f"{WORDS}+{CHARS}", CHARS] if has_chars else [])]
+    return [WORDS, *stems, PAIRS, *([BOTH, CHARS] if has_chars else [])]
 
 
 def estimate_trends(words_per_document: float, growth: float) -> dict[str, float]:
     """Return by how much gains over words change in nDCG@5 if there are `growth` times as many documents."""
     n_doublings = float(np.log2(max(1.0, growth)))
-    share = min(1.0, words_per_document / PAIRS_GAIN_WORDS)
-    return {PAIRS: PAIRS_GAIN_PER_DOUBLING * share * n_doublings, CHARS: CHARS_GAIN_PER_DOUBLING * n_doublings}
+    share = min(1.0, words_per_document / LONG_TEXT_WORDS)
+    return {
+        PAIRS: PAIRS_GAIN_PER_DOUBLING * share * n_doublings,
+        BOTH: BOTH_GAIN_PER_DOUBLING * (share >= 1) * n_doublings,
+        CHARS: CHARS_GAIN_PER_DOUBLING * n_doublings,
+    }
 
 
 def is_significant(gain: np.ndarray, n_standard_errors: float = MIN_GAIN_STANDARD_ERRORS) -> bool:
@@ -312,7 +318,7 @@ class AnalyzerRace:
         self._drop_losers()
 
     def _is_worth_chars(self) -> bool:
-        both = self.scores[f"{WORDS}+{CHARS}"]
+        both = self.scores[BOTH]
         return bool((both - self.scores[WORDS][-len(both) :]).mean() >= MIN_CHARS_GAIN)
 
     def _drop_losers(self) -> None:

@@ -554,9 +554,9 @@ def test_terms_that_only_held_out_documents_know_are_left_out():
 @pytest.mark.parametrize(
     ("words_per_document", "growth", "expected"),
     [
-        (200, 4, {"words:1-2": 0.003, "chars": -0.003}),
-        (50, 4, {"words:1-2": 0.0015, "chars": -0.003}),
-        (200, 0.5, {"words:1-2": 0, "chars": 0}),
+        (200, 4, {"words:1-2": 0.003, "words+chars": -0.004, "chars": -0.003}),
+        (50, 4, {"words:1-2": 0.0015, "words+chars": 0, "chars": -0.003}),
+        (200, 0.5, {"words:1-2": 0, "words+chars": 0, "chars": 0}),
     ],
 )
 def test_gains_change_with_the_number_of_documents(words_per_document, growth, expected):
