@@ -182,8 +182,9 @@ def test_every_text_is_translated():
 def test_names_and_texts_are_not_executed(enter, desk):
     page = enter("eva")
     choose_order(page)
-    for _ in range(11):
-        press(page, "n")
+    for _ in range(13):
+        if ATTACK not in page.locator("#text").inner_text():
+            press(page, "n")
     assert ATTACK in page.locator("#text").inner_text()
     page.keyboard.press("a")
     page.fill("#search", ATTACK)
@@ -201,7 +202,7 @@ def test_administrator_sees_conflicts_and_updates_the_model(enter, desk):
     (first, *_) = [document.number for document in store.list_documents(MODEL)]
     for name, label in (("ann", "garden"), ("ben", "space")):
         store.record(MODEL, first, store.find_person(tokens[name]), "k", Decision(accepted=[uri(label)]))
-    for number, record in enumerate(labelled(60, seed=11)):
+    for number, record in enumerate(labelled(120, seed=11)):
         person = store.find_person(tokens["ann"])
         learnt = (f"new {number}", record["text"], f"n{number}", Decision(added=record["labels"]))
         store.learn(MODEL, person, [learnt])
@@ -220,7 +221,7 @@ def test_administrator_sees_conflicts_and_updates_the_model(enter, desk):
     with page.expect_download() as waiting:
         page.click("#export")
     lines = Path(waiting.value.path()).read_text().splitlines()
-    assert len(lines) == 60  # the disputed document has no majority
+    assert len(lines) == 120  # the disputed document has no majority
 
 
 def test_desk_fits_a_phone_and_is_accessible(enter, violations):
@@ -232,7 +233,7 @@ def test_desk_fits_a_phone_and_is_accessible(enter, violations):
         page.wait_for_selector("#found [aria-selected=true]")
         if settings is PHONE:
             assert page.evaluate("document.documentElement.scrollWidth") == 390
-        assert violations(page) == []
+        assert violations(page) == [], settings
         if "DESK_PICTURES" in os.environ:
             page.keyboard.press("Escape")
             name = "phone" if settings is PHONE else settings.get("color_scheme", "wide")

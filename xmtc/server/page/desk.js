@@ -216,7 +216,7 @@ function listItem(item) {
     "div",
     { class: "name" },
     el("span", { lang: "", dir: "auto" }, name || label),
-    link ? el("a", { ...link, "aria-label": t("concept-of", { name: name || label }) }, t("concept")) : null,
+    link ? el("a", link, t("concept"), el("span", { class: "unseen" }, t("concept-of", { name: name || label }))) : null,
     notes ? el("small", {}, notes) : null,
   );
   const value = score === undefined ? null : el("span", { class: "score" }, scoreOf(score, model().calibrated));
