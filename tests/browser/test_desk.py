@@ -194,7 +194,7 @@ def test_names_and_texts_are_not_executed(enter, desk):
     page.keyboard.press("Escape")
     press(page, "s")
     assert page.locator("main img").count() == 0
-    assert page.title() == "xmtc: review desk"
+    assert page.title() == "xmtc: Review desk"
 
 
 def test_administrator_sees_conflicts_and_updates_the_model(enter, desk):

@@ -46,6 +46,7 @@ NOT_RUN = {
     "docs/results/accuracy.md": (1, "measured: minutes, corpora"),
     "docs/how-to/explain.md": (1, "measured: minutes, word vectors to download, Chromium"),
     "docs/how-to/predictions-as-a-spreadsheet.md": (1, "records of a library; tests/output/test_marc.py runs it"),
+    "docs/how-to/review.md": (1, "a service; tests/server/test_desk.py and tests/browser/test_desk.py run it"),
     "docs/how-to/scores.md": (1, "more documents than these pages have; tests/scores/test_calibration.py runs it"),
     "docs/how-to/serve.md": (3, "services and Docker; tests/server/test_process.py and test_container.py run them"),
     "docs/how-to/share-a-model.md": (2, "the Hugging Face Hub; tests/hub/test_hub.py runs one on loopback"),
