@@ -26,7 +26,7 @@ from xmtc.review.store import ReviewStore
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals of POSIX")
 N_DECISIONS = int(os.environ.get("DESK_DECISIONS", "300"))
-N_CLIENTS = 4
+N_CLIENTS, N_KILLS = 4, 3  # kills of workers before each kill of the service
 
 
 class LoadClients:
@@ -64,6 +64,16 @@ def list_workers(pid):
     return [int(line) for line in found.stdout.split()]
 
 
+def wait_for_more(clients, n_decisions):
+    """Wait for further acknowledged decisions, so that a new worker has the time to start."""
+    target = min(N_DECISIONS, len(clients.acknowledged) + n_decisions)
+    for _ in range(1200):
+        if len(clients.acknowledged) >= target:
+            return
+        time.sleep(0.1)
+    raise AssertionError("no decision is acknowledged")
+
+
 def test_no_decision_is_lost_or_stored_twice(tmp_path):
     chosen = random.Random(0)
     folder, path = make_model(tmp_path / "m"), tmp_path / "desk.sqlite"
@@ -77,12 +87,12 @@ def test_no_decision_is_lost_or_stored_twice(tmp_path):
             if round == 0:
                 for thread in clients.threads:
                     thread.start()
-            while len(clients.acknowledged) < N_DECISIONS * (round + 1) // (n_rounds + 1):
-                time.sleep(chosen.uniform(0.2, 1.0))
-                workers = list_workers(service.process.pid)
-                if workers and chosen.random() < 0.5:
-                    with suppress(ProcessLookupError):
-                        os.kill(chosen.choice(workers), signal.SIGKILL)
+            for _ in range(N_KILLS):
+                wait_for_more(clients, N_DECISIONS // ((N_KILLS + 1) * (n_rounds + 1)))
+                time.sleep(chosen.uniform(0, 0.1))
+                for worker in chosen.sample(list_workers(service.process.pid), 1):
+                    os.kill(worker, signal.SIGKILL)
+            wait_for_more(clients, 10)
             for pid in (service.process.pid, *list_workers(service.process.pid)):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
