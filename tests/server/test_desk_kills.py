@@ -82,7 +82,7 @@ def test_no_decision_is_lost_or_stored_twice(tmp_path):
         numbers = store.add_documents("m", [(f"d{i}", text) for i, text in enumerate(TEXTS)])
     clients, n_rounds = LoadClients(tokens, numbers, N_DECISIONS), 2
     for round in range(n_rounds):
-        with running(folder, "--desk", path, "--workers", "2", "--quiet") as service:
+        with running(folder, "--desk", path, "--workers", "2", "--quiet", new_session=True) as service:
             clients.url = service.url
             if round == 0:
                 for thread in clients.threads:
@@ -93,9 +93,7 @@ def test_no_decision_is_lost_or_stored_twice(tmp_path):
                 for worker in chosen.sample(list_workers(service.process.pid), 1):
                     os.kill(worker, signal.SIGKILL)
             wait_for_more(clients, 10)
-            for pid in (service.process.pid, *list_workers(service.process.pid)):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            os.killpg(service.process.pid, signal.SIGKILL)  # the supervisor and all workers
     with running(folder, "--desk", path, "--workers", "2", "--quiet") as service:
         clients.url = service.url
         for thread in clients.threads:
