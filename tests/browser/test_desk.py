@@ -71,6 +71,10 @@ def test_documents_are_reviewed_with_the_keyboard(enter, desk):
     page, store = enter("ann"), desk[2]
     choose_order(page)
     first = title(page)
+    page.fill("#threshold", "0")
+    page.keyboard.press("Enter")
+    expect(page.locator("#tags > li")).to_have_count(len(TOPICS))
+    page.locator("#tags").focus()
     page.keyboard.press("a")
     expect(page.locator("#tags .thumb.right[aria-pressed=true]")).to_have_count(len(TOPICS))
     page.keyboard.press("ArrowDown")
@@ -151,6 +155,7 @@ def test_subjects_are_copied_and_linked(enter):
 def test_filter_limits_suggestions_and_search(enter):
     page = enter("ann")
     page.locator("#settings details").evaluate("details => details.open = true")
+    page.fill("#threshold", "0")
     page.fill("#filter", uri("law"))
     page.keyboard.press("Enter")
     expect(page.locator("#tags .name")).to_have_count(1)
@@ -182,8 +187,9 @@ def test_every_text_is_translated():
 def test_names_and_texts_are_not_executed(enter, desk):
     page = enter("eva")
     choose_order(page)
-    for _ in range(11):
-        press(page, "n")
+    for _ in range(13):
+        if ATTACK not in page.locator("#text").inner_text():
+            press(page, "n")
     assert ATTACK in page.locator("#text").inner_text()
     page.keyboard.press("a")
     page.fill("#search", ATTACK)
@@ -193,7 +199,7 @@ def test_names_and_texts_are_not_executed(enter, desk):
     page.keyboard.press("Escape")
     press(page, "s")
     assert page.locator("main img").count() == 0
-    assert page.title() == "xmtc: review desk"
+    assert page.title() == "xmtc: Review desk"
 
 
 def test_administrator_sees_conflicts_and_updates_the_model(enter, desk):
@@ -201,7 +207,7 @@ def test_administrator_sees_conflicts_and_updates_the_model(enter, desk):
     (first, *_) = [document.number for document in store.list_documents(MODEL)]
     for name, label in (("ann", "garden"), ("ben", "space")):
         store.record(MODEL, first, store.find_person(tokens[name]), "k", Decision(accepted=[uri(label)]))
-    for number, record in enumerate(labelled(60, seed=11)):
+    for number, record in enumerate(labelled(120, seed=11)):
         person = store.find_person(tokens["ann"])
         learnt = (f"new {number}", record["text"], f"n{number}", Decision(added=record["labels"]))
         store.learn(MODEL, person, [learnt])
@@ -220,7 +226,7 @@ def test_administrator_sees_conflicts_and_updates_the_model(enter, desk):
     with page.expect_download() as waiting:
         page.click("#export")
     lines = Path(waiting.value.path()).read_text().splitlines()
-    assert len(lines) == 60  # the disputed document has no majority
+    assert len(lines) == 120  # the disputed document has no majority
 
 
 def test_desk_fits_a_phone_and_is_accessible(enter, violations):
@@ -232,7 +238,7 @@ def test_desk_fits_a_phone_and_is_accessible(enter, violations):
         page.wait_for_selector("#found [aria-selected=true]")
         if settings is PHONE:
             assert page.evaluate("document.documentElement.scrollWidth") == 390
-        assert violations(page) == []
+        assert violations(page) == [], settings
         if "DESK_PICTURES" in os.environ:
             page.keyboard.press("Escape")
             name = "phone" if settings is PHONE else settings.get("color_scheme", "wide")

@@ -270,3 +270,33 @@ def test_stores_of_one_file_in_a_process_keep_their_locks(store):
     add_texts(store, 5)
     with closing(sqlite3.connect(store.path)) as connection:
         assert connection.execute("SELECT COUNT(*) FROM documents").fetchone()[0] == 5
+
+
+def test_killed_update_is_interrupted_and_does_not_block_the_next(store):
+    first = store.start_update(MODEL, "eva")
+    with pytest.raises(XmtcError, match="is running"):
+        store.start_update(MODEL, "eva")
+    store.connection.execute("UPDATE updates SET heartbeat = heartbeat - 60")
+    assert store.list_updates(MODEL)[0]["state"] == "interrupted"
+    second = store.start_update(MODEL, "eva")
+    assert [(update["number"], update["state"]) for update in store.list_updates(MODEL)] == [
+        (second, "running"),
+        (first, "interrupted"),
+    ]
+
+
+def test_updates_learn_only_new_decisions(store, people):
+    """After a rollback, the decisions of the update that was rolled back are learnt again."""
+    first = store.start_update(MODEL, "eva")
+    numbers = add_texts(store, 2)
+    store.save_learnt(first, [(numbers[0], 5)])
+    store.change_update(first, "served")
+    second = store.start_update(MODEL, "eva")
+    store.save_learnt(second, [(numbers[0], 7), (numbers[1], 6)])
+    store.change_update(second, "served")
+    assert store.find_served_update(MODEL) == second
+    assert store.list_learnt(second) == {numbers[0]: 7, numbers[1]: 6}
+    store.change_update(second, "ready")
+    assert store.find_served_update(MODEL) == first
+    assert store.list_learnt(first) == {numbers[0]: 5}
+    assert store.list_learnt(None) == {}

@@ -62,10 +62,12 @@ class ServiceProcess:
 
 
 @contextmanager
-def running(*words):
+def running(*words, new_session=False):
     """Run `xmtc serve` in a process on a free port; yield a ServiceProcess."""
     command = [sys.executable, "-m", "xmtc", "serve", *map(str, words), "--port", "0"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=without_token())
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=without_token(), start_new_session=new_session
+    )
     service = ServiceProcess(process)
     try:
         assert service.ready.wait(60), "the service did not start"

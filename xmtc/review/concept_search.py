@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from xmtc.vocabulary.label_concepts import LabelConcepts
 from xmtc.vocabulary.label_filters import select_concept_mask
 from xmtc.vocabulary.vocabulary import NO_CONCEPT, Vocabulary, local_id, normalize_name
 
-SEPARATOR = b"\n"  # not in a normalised name
+SEPARATOR, SPACE = b"\n", b" "  # the separator is not in a normalised name
 MAX_MATCHES = 2000  # of a scan; a search text with more matches is too short to rank all of them
 MAX_OTHER_NAMES = 3
 EQUAL, START, WORD_START, INSIDE = range(4)
@@ -75,35 +76,25 @@ class NameIndex:
         end = bisect_left(range(len(self)), search + b"\xff", lo=begin, key=get_key)
         return np.sort(self.order[begin:end])
 
-    def scan(self, search: bytes) -> Iterator[tuple[int, int]]:
-        """Yield the names that contain a text, and the position of the text, the shortest name first."""
+    def scan(self, search: bytes) -> np.ndarray:
+        """Return the positions of a text, at most MAX_MATCHES, in the shortest names first."""
+        positions = []
         position = self.text.find(search)
-        while position >= 0:
-            number = int(np.searchsorted(self.starts, position, side="right")) - 1
-            yield max(number, 0), position
-            position = self.text.find(search, int(self.starts[max(number, 0) + 1]) - 1)
+        while position >= 0 and len(positions) < MAX_MATCHES:
+            positions.append(position)
+            position = self.text.find(search, position + 1)
+        return np.array(positions, np.int64)
 
-    def rank_names(self, search: bytes, limit: int) -> Iterator[int]:
+    def rank_names(self, search: bytes) -> Iterator[int]:
         """Yield names by kind of match (equal, at the start, at the start of a word, inside), then by length."""
-        starting = self.find_starting(search)
-        yield from starting.tolist()
-        inside = []
-        for n_matches, (number, position) in enumerate(self.scan(search)):
-            if n_matches == MAX_MATCHES:
-                break
-            if position > self.starts[number]:
-                if self.text[position - 1 : position] == b" ":
-                    yield number
-                else:
-                    inside.append(number)
-        else:
-            yield from inside
-            return
-        for n_matches, (number, _) in enumerate(self.scan(b" " + search)):
-            if n_matches == limit:
-                break
-            yield number
-        yield from inside
+        yield from map(int, self.find_starting(search))
+        positions = self.scan(search)
+        names = np.searchsorted(self.starts, positions, side="right") - 1
+        letters_before = np.frombuffer(self.text, np.uint8)[positions - 1]
+        is_start = letters_before == SEPARATOR[0]
+        is_word_start = letters_before == SPACE[0]
+        yield from map(int, names[is_word_start])
+        yield from map(int, names[~(is_start | is_word_start)])
 
 
 class ConceptSearch:
@@ -152,13 +143,18 @@ class ConceptSearch:
             return []
         mask = self._select_items(allow) if allow else None
         results: dict[int, LabelMatch] = {}
-        for number in self.index.rank_names(wanted, MAX_MATCHES if allow else 4 * limit):
-            item = int(self.index.items[number])
+        names = (int(self.index.items[number]) for number in self.index.rank_names(wanted))
+        for item in chain(self._find_by_uri(search.strip()), names):
             if item not in results and (mask is None or mask[item]):
                 results[item] = self.describe_item(item, wanted, language)
             if len(results) == limit:
                 break
         return list(results.values())
+
+    def _find_by_uri(self, search: str) -> list[int]:
+        concepts = self.tagger.concepts
+        concept = NO_CONCEPT if concepts is None or "://" not in search else concepts.vocabulary.find_uri(search)
+        return [] if concept == NO_CONCEPT else [concept]
 
     def _select_items(self, allow: Sequence[str]) -> np.ndarray:
         """Return which items the entries of a filter allow."""

@@ -499,9 +499,14 @@ class ReviewStore:
         return found[0]
 
     def list_updates(self, model: str) -> list[dict[str, Any]]:
-        """Return the updates of a model, the latest first."""
+        """Return the updates of a model, the latest first; a running one without heartbeats is interrupted."""
+        oldest = time.time() - HEARTBEAT_SECONDS * MAX_MISSED_HEARTBEATS
         rows = self.connection.execute("SELECT * FROM updates WHERE model = ? ORDER BY number DESC", (model,))
-        return [{**dict(row), "report": json.loads(row["report"])} for row in rows]
+        updates = [{**dict(row), "report": json.loads(row["report"])} for row in rows]
+        for update in updates:
+            if update["state"] == RUNNING and update["heartbeat"] < oldest:
+                update["state"] = INTERRUPTED
+        return updates
 
     def count_decisions(self) -> int:
         return self.connection.execute("SELECT COUNT(*) FROM decisions").fetchone()[0]

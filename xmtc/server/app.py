@@ -20,13 +20,7 @@ from starlette.types import ASGIApp
 
 import xmtc
 from xmtc.errors import XmtcError
-from xmtc.server import annif, reconciliation
-from xmtc.server.desk_routes import (
-    build_administration_routes,
-    build_learning_routes,
-    build_review_routes,
-    build_update_routes,
-)
+from xmtc.server import annif, desk_routes, reconciliation
 from xmtc.server.hosts import HostCheck, parse_headers
 from xmtc.server.middleware import RESPONSE_HEADERS, RequestMiddleware
 from xmtc.server.models import ModelPool
@@ -126,12 +120,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
     ):
         app.include_router(build_routes(service))
     if service.desk is not None:
-        for build_desk_routes in (
-            build_review_routes,
-            build_administration_routes,
-            build_update_routes,
-            build_learning_routes,
-        ):
+        for build_desk_routes in desk_routes.ROUTE_BUILDERS:
             app.include_router(build_desk_routes(service, service.desk))
     if PAGE_FOLDER.is_dir():
         app.mount("/static", StaticFiles(directory=PAGE_FOLDER), name="static")

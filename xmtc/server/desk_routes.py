@@ -31,6 +31,7 @@ JSON_LINES_TYPE = "application/jsonl"
 
 Language = Annotated[str | None, Query(max_length=messages.MAX_LANGUAGE_CHARACTERS)]
 Allow = Annotated[list[messages.LabelEntry], Query(max_length=MAX_ALLOW_ENTRIES)]
+Threshold = Annotated[float, Query(ge=0, le=1, allow_inf_nan=False)]
 Suggestions = Annotated[int, Query(ge=1, le=MAX_SUGGESTIONS)]
 
 
@@ -85,6 +86,7 @@ def build_review_routes(service: Service, desk: Desk) -> APIRouter:
         order: str = "uncertainty",
         language: Language = None,
         k: Suggestions = 12,
+        threshold: Threshold = 0.0,
         allow: Allow = [],  # noqa: B006  # FastAPI copies it
     ) -> Response:
         """Return the next document of the queue with its suggestions, and reserve it for the person."""
@@ -93,7 +95,7 @@ def build_review_routes(service: Service, desk: Desk) -> APIRouter:
         number = await desk.run(desk.store.find_next, name, person, order, service.settings.reviewers)
         if number is None:
             return to_json_response({"document": None})
-        return await show_document(service, desk, served, person, number, make_query(k, language, allow))
+        return await show_document(service, desk, served, person, number, make_query(k, threshold, language, allow))
 
     @routes.get("/{name}/documents/{number}")
     async def one_document(
@@ -103,11 +105,18 @@ def build_review_routes(service: Service, desk: Desk) -> APIRouter:
         person: Reviewer,
         language: Language = None,
         k: Suggestions = 12,
+        threshold: Threshold = 0.0,
         allow: Allow = [],  # noqa: B006
     ) -> Response:
         """Return a document with its suggestions and the person's decision."""
         served = service.find_model(name, request, 1)
-        return await show_document(service, desk, served, person, number, make_query(k, language, allow))
+        return await show_document(service, desk, served, person, number, make_query(k, threshold, language, allow))
+
+    return routes
+
+
+def build_decision_routes(service: Service, desk: Desk) -> APIRouter:
+    routes = make_router("/v1/desk", get_person)
 
     @routes.post("/{name}/documents/{number}/decision")
     async def decide(
@@ -136,9 +145,9 @@ def build_review_routes(service: Service, desk: Desk) -> APIRouter:
     return routes
 
 
-def make_query(k: int, language: str | None, allow: Sequence[str]) -> PredictQuery:
+def make_query(k: int, threshold: float, language: str | None, allow: Sequence[str]) -> PredictQuery:
     check_filter_entries(allow)
-    return PredictQuery(k, 0.0, language, tuple(allow), ())
+    return PredictQuery(k, threshold, language, tuple(allow), ())
 
 
 def to_decision(body: desk_messages.DecisionRequest) -> Decision:
@@ -227,6 +236,12 @@ def build_administration_routes(service: Service, desk: Desk) -> APIRouter:
             return {"pairs": measure_agreement(decisions), "conflicts": conflicts, "names": names}
 
         return to_json_response({**await desk.run(measure), "people": await desk.run(desk.store.list_people)})
+
+    return routes
+
+
+def build_label_studio_routes(service: Service, desk: Desk) -> APIRouter:
+    routes = make_router("/v1/desk", get_administrator)
 
     @routes.get("/{name}/label-studio")
     async def label_studio_tasks(
@@ -345,3 +360,13 @@ def make_learnt(
     """Return a document and its labels as a decision, with the hash of both as the default key."""
     content = encode_json([id, text, list(labels), list(rejected)])
     return id, text, key or sha256(content).hexdigest(), Decision(added=labels, rejected=rejected)
+
+
+ROUTE_BUILDERS = (
+    build_review_routes,
+    build_decision_routes,
+    build_administration_routes,
+    build_label_studio_routes,
+    build_update_routes,
+    build_learning_routes,
+)

@@ -65,7 +65,8 @@ async function refreshUpdates() {
   clearTimeout(timer);
   try {
     const { updates } = await fetchJson(actions.deskPath("updates"));
-    byId("updates").replaceChildren(...updates.map((update) => updateItem(update, updates)));
+    const items = updates.map((update) => updateItem(update, updates));
+    byId("updates").replaceChildren(...(items.length ? items : [el("li", {}, t("no-updates"))]));
     if (updates.some(({ state }) => state === "running")) timer = setTimeout(refreshUpdates, POLL_MS);
   } catch (error) {
     showError(error, refreshUpdates);

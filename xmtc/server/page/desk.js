@@ -71,6 +71,7 @@ function startSettings() {
   byId("model").replaceChildren(...models.map(({ name }) => el("option", { value: name }, name)));
   byId("model-field").hidden = models.length < 2;
   byId("shortcuts").checked = restored.shortcuts ?? true;
+  byId("threshold").value = restored.threshold ?? byId("threshold").defaultValue;
   byId("page-language").replaceChildren(
     ...Object.entries(LANGUAGES).map(([each, name]) => el("option", { value: each, lang: each }, name)),
   );
@@ -84,10 +85,11 @@ function startSettings() {
   byId("settings").onsubmit = (event) => event.preventDefault();
   byId("settings").onchange = (event) => {
     const { value: order } = byId("order");
-    const stored = { order, language: byId("language").value, shortcuts: byId("shortcuts").checked };
+    const stored = { order, shortcuts: byId("shortcuts").checked };
+    for (const field of ["language", "threshold"]) stored[field] = byId(field).value;
     localStorage.setItem(SETTINGS, JSON.stringify(stored));
     if (event.target.id === "model") guarded(startModel)();
-    else if (["filter", "language"].includes(event.target.id) && current) guarded(reload)();
+    else if (["filter", "language", "threshold"].includes(event.target.id) && current) guarded(reload)();
     else if (event.target.id === "order") guarded(next)();
   };
   const wide = matchMedia("(min-width: 54rem)");
@@ -99,6 +101,7 @@ function startSettings() {
 function options(more = {}) {
   const words = new URLSearchParams(more);
   if (byId("language").value) words.set("language", byId("language").value);
+  if (byId("threshold").checkValidity() && byId("threshold").value) words.set("threshold", byId("threshold").value);
   if (allowed()) words.append("allow", allowed());
   return words;
 }
@@ -216,7 +219,7 @@ function listItem(item) {
     "div",
     { class: "name" },
     el("span", { lang: "", dir: "auto" }, name || label),
-    link ? el("a", { ...link, "aria-label": t("concept-of", { name: name || label }) }, t("concept")) : null,
+    link ? el("a", link, t("concept"), el("span", { class: "unseen" }, t("concept-of", { name: name || label }))) : null,
     notes ? el("small", {}, notes) : null,
   );
   const value = score === undefined ? null : el("span", { class: "score" }, scoreOf(score, model().calibrated));
