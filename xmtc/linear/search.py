@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from xmtc.core.numba_support import fast_kernel, kernel, prefetch_element
 from xmtc.core.predictions import NO_LABEL
-from xmtc.linear.tree import EMPTY_FEATURE, LinearTree
+from xmtc.linear.tree import EMPTY_FEATURE, MAX_BYTE_SLOTS, LinearTree, read_slot
 
 SQUARED_HINGE, LOGISTIC, CUBED_HINGE = 0, 1, 2
 MIN_LOG_PROBABILITY = np.float32(-3e38)
@@ -72,6 +72,20 @@ def add_four_rows(x, a, y, b, z, c, u, d, n, entries, out):
         out[slot] = (((out[slot] + x * a[slot]) + y * b[slot]) + z * c[slot]) + u * d[slot]
 
 
+@fast_kernel
+def add_pairs(value, entries, begin, end, n, out):
+    """Add a row of (slot, weight) pairs; the compiler keeps the branch of the type of the entries."""
+    if entries.itemsize == 2:
+        for entry in range(begin, end, 2):
+            out[np.uint16(entries[entry])] += value * entries[entry + 1]
+    elif n <= MAX_BYTE_SLOTS:
+        for entry in range(begin, end, 2):
+            out[np.uint8(entries[entry])] += value * entries[entry + 1]
+    else:
+        for entry in range(begin, end, 3):
+            out[read_slot(entries, entry, 3)] += value * entries[entry + 2]
+
+
 @kernel
 def find_row(feature, table, n_buckets):
     """Return the start and end of a feature's entries; (0, 0) if the chunk does not have the feature."""
@@ -111,8 +125,7 @@ def compute_margins(indices, data, table, n_buckets, entries, bias, scale, ring,
         at = (k - ROW_PREFETCH_FEATURES) & RING_MASK
         begin, end, value = ring[at, 0], ring[at, 1], data[k - ROW_PREFETCH_FEATURES]
         if end - begin != n:
-            for entry in range(begin, end, 2):
-                out[np.uint16(entries[entry])] += value * entries[entry + 1]
+            add_pairs(value, entries, begin, end, n, out)
         elif n_held == 0:
             a, x, n_held = begin, value, 1
         elif n_held == 1:

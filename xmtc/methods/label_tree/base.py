@@ -18,7 +18,7 @@ from xmtc.core.method import Method, Model
 from xmtc.core.run import Run
 from xmtc.labels.streaming_kmeans import build_label_vectors
 from xmtc.labels.tree import LabelTree, SeedKey, build_balanced_trees, compress_tree
-from xmtc.linear.model import TreeModel
+from xmtc.linear.model import MAX_PRECISION, PRECISION_PARAM, TreeModel
 from xmtc.linear.solver import Solver
 from xmtc.linear.tree_training import TreeTrainer
 from xmtc.linear.tree_update import update_trees
@@ -75,6 +75,7 @@ class LinearLabelTrees(Method):
         False, "Matcher-aware negatives: nodes are also trained on documents that the levels above route to them."
     )
     beam: int = param(10, "Beam width P of the search; 0 searches exhaustively.", low=0)
+    precision: int = PRECISION_PARAM
     seed: int = param(0, "Random seed of the trees.", low=0, high=2**32 - 1)
 
     @property
@@ -99,14 +100,14 @@ class LinearLabelTrees(Method):
 
     def train(self, data: Dataset, trees: list[LabelTree], run: Run) -> TreeModel:
         """Train the linear classifiers of all nodes."""
-        return self.build_trainer(data).train(data, trees, run)
+        return self.build_trainer(data).train(data, trees, run).with_precision(self.precision)
 
     def update(self, model: Model, change: DatasetChange, run: Run) -> ModelUpdate | None:
         """Keep the trees and train the classifiers that a change affects."""
-        is_suitable = isinstance(model, TreeModel) and not self.match_negatives and change.new.weights is None
-        if not is_suitable:
+        if not isinstance(model, TreeModel) or self.match_negatives or self.precision != MAX_PRECISION:
             return None
-        assert isinstance(model, TreeModel)
+        if change.new.weights is not None:
+            return None
         updated = update_trees(self.build_trainer(change.new), model.trees, change, run, self.max_leaf)
         if updated is None:
             return None
