@@ -209,7 +209,7 @@ def test_evaluate_reports_thresholded_metrics_and_a_curve(place, tmp_path):
 
 
 def test_report_uses_the_tuned_thresholds(place, tmp_path):
-    by_itself = ([], "by the model's decision: labels that score")
+    by_itself = ([], "by the tuned thresholds (labels that score")
     for words, sentence in (by_itself, (["--threshold", "0.9"], "from a score of 0.9")):
         done = invoke("report", "model", "test.jsonl", *words, "-o", tmp_path / "r.json", cwd=place)
         assert done.returncode == 0, done.stderr
@@ -223,7 +223,7 @@ def test_report_uses_the_tuned_thresholds(place, tmp_path):
 
 def test_metrics_per_label_use_the_tuned_thresholds(place, tmp_path):
     done = invoke("evaluate", "model", "test.jsonl", "--per-label", tmp_path / "labels.csv", cwd=place)
-    assert "Labels are assigned by the model's decision: labels that score at least" in message(done)
+    assert "Labels are assigned by the tuned thresholds (labels that score at least" in message(done)
     rows = list(csv.DictReader((tmp_path / "labels.csv").open()))
     given = [label for labels in answers(place, "--threshold", "tuned") for label in labels]
     assert {row["label"]: int(row["given"]) for row in rows if int(row["given"])} == Counter(given)

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
@@ -294,8 +294,8 @@ def make_statement_store(batch: list[Any], batches: Queue[Any]) -> Any:
         def ignore(self, *arguments: Any, **options: Any) -> None:
             pass
 
-        def iterate_nothing(self, *arguments: Any) -> Iterator[Any]:
-            return iter(())
+        def iterate_nothing(self, triple: Any = None) -> Generator[Any, None, None]:
+            yield from ()
 
         bind = namespace = prefix = add_graph = ignore
         namespaces = iterate_nothing
