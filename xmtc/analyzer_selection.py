@@ -30,6 +30,7 @@ from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.storage.disk_arrays import ArrayStore
 from xmtc.text.analyzers import CHARS, SNOWBALL, WORDS
 from xmtc.text.languages import detect_language, measure_unspaced_share
+from xmtc.text.string_index import StringIndex
 from xmtc.text.tokenizer import batch_texts
 
 MIN_TRIAL_DOCUMENTS = 1000  # a smaller sample gives no reliable comparison
@@ -228,10 +229,13 @@ class SampleFeatures:
         return view.fit_counts(self.counts, analyzer, self.run)[1]
 
 
-def select_known_terms(bags: Iterable[Bag], frequencies: np.ndarray, min_df: int) -> list[Bag]:
+def select_known_terms(bags: Sequence[Bag], frequencies: np.ndarray, view: Tfidf) -> list[Bag]:
     """Return documents without the terms that are rare in the training documents: a training on these alone would not
     know them. Rows keep unit length."""
-    is_known = frequencies >= min(2, min_df)
+    is_known = frequencies >= min(2, view.min_df)
+    first_ngram = bags[0].n_cluster_columns
+    if first_ngram and isinstance(bags[0].vocabulary, StringIndex):  # the other columns are n-grams of words
+        is_known[first_ngram:] = frequencies[first_ngram:] >= view.ngram_min_df
     return [bag.copy_with(matrix=select_columns(bag.matrix, is_known)) for bag in bags]
 
 
@@ -277,7 +281,7 @@ class AnalyzerTrial:
         """Return the nDCG@5 of each held-out document."""
         run, train = features.run, bag.select_rows(self.train)
         parts = (train, bag.select_rows(self.held_out))
-        train, held_out = select_known_terms(parts, count_terms(train), features.view.min_df)
+        train, held_out = select_known_terms(parts, count_terms(train), features.view)
         model = Parabel(n_trees=1).fit(Dataset({"tfidf": train}, self.Y), run=run)
         predictions = model.predict(Dataset({"tfidf": held_out}), 5, run)
         return evaluate_per_document(predictions, self.truth, "nDCG@5")["nDCG@5"]

@@ -550,7 +550,7 @@ def test_a_race_of_analyzers_drops_those_that_are_behind(means, second_fold, sel
 def test_terms_that_only_held_out_documents_know_are_left_out():
     bag = Bag([[3, 4, 0, 0], [3, 4, 0, 0], [4, 0, 2, 3], [0, 0, 0, 1]])
     train, held_out = bag.select_rows([0, 1]), bag.select_rows([2, 3])
-    known = select_known_terms((train, held_out), count_terms(train), min_df=2)[1].matrix
+    known = select_known_terms((train, held_out), count_terms(train), Tfidf())[1].matrix
     assert known.toarray().tolist() == [[1, 0, 0, 0], [0, 0, 0, 0]]
 
 
