@@ -31,6 +31,7 @@ from xmtc.methods.label_tree.parabel import Parabel
 from xmtc.storage.disk_arrays import ArrayStore
 from xmtc.text.analyzers import CHARS, SNOWBALL, WORDS
 from xmtc.text.languages import detect_language, measure_unspaced_share
+from xmtc.text.string_index import StringIndex
 from xmtc.text.tokenizer import batch_texts
 
 MIN_TRIAL_DOCUMENTS = 1000  # a smaller sample gives no reliable comparison
@@ -50,6 +51,7 @@ PAIRS_GAIN_PER_DOUBLING, BOTH_GAIN_PER_DOUBLING, LONG_TEXT_WORDS = 0.0015, -0.00
 CHARS_GAIN_PER_DOUBLING = -0.0015
 MAINLY_UNSPACED_SHARE = 0.5  # share of letters of scripts without spaces, from which only n-grams are used
 DEFAULT_VIEW = Tfidf()
+MIN_SORTED_SHARE = 0.5  # of texts whose words are in alphabetical order, from which texts are sets of words
 PARTLY_UNSPACED_SHARE = 0.1  # share from which n-grams are joined with words
 
 AnyDocument = TypeVar("AnyDocument", Document, Document | DocumentBatch)
@@ -178,6 +180,8 @@ def select_analyzer_by_trial(
     """Select the cheapest analyzer whose held-out nDCG@5 is near the best, or words if none is significantly better."""
     n_docs, words_per_document = limit_sample(texts, counts.n_docs)
     candidates = list_candidates(counts, words_per_document)
+    if not has_word_order(texts[:n_docs]):
+        candidates.remove(PAIRS)
     trends = estimate_trends(words_per_document, counts.n_docs * N_FOLDS / n_docs)
     with run.stage("selecting the analyzer"):
         features = SampleFeatures(view, texts[:n_docs], run.for_trial())
@@ -205,6 +209,12 @@ def list_candidates(counts: WordCounts, words_per_document: float) -> list[str]:
     return [WORDS, *stems, PAIRS, *([BOTH, CHARS] if has_chars else [])]
 
 
+def has_word_order(texts: Iterable[str]) -> bool:
+    """Return False if the words of most texts are in alphabetical order: then pairs of neighbours mean nothing."""
+    words = [text.split() for text in texts]
+    return bool(np.mean([len(each) > 3 and each == sorted(each) for each in words] or [False]) < MIN_SORTED_SHARE)
+
+
 def estimate_trends(words_per_document: float, growth: float) -> dict[str, float]:
     """Return by how much gains over words change in nDCG@5 if there are `growth` times as many documents."""
     n_doublings = float(np.log2(max(1.0, growth)))
@@ -230,6 +240,24 @@ class SampleFeatures:
     texts: list[str]
     run: Run
     counts: TokenCounts = field(default_factory=dict)
+    bags: dict[str, Bag] = field(default_factory=dict)
+
+    def divide(self, analyzer: str, train: np.ndarray, held_out: np.ndarray) -> list[Bag]:
+        """Return training and held-out documents with an analyzer that has seen the training documents only.
+
+        Useful pairs of words are found again without the held-out documents: with these, pairs seem better than they
+        are (docs/results/accuracy.md)."""
+        if analyzer == PAIRS:
+            view = self.view.replace(min_df=min(2, self.view.min_df), analyzer=analyzer, dense="")
+            fitted, known = view.fit([self.texts[i] for i in train], self.run)
+            transformed = fitted.transform([self.texts[i] for i in held_out], self.run)
+            assert isinstance(transformed, Bag)
+            return [known, transformed]
+        if analyzer not in self.bags:
+            self.bags[analyzer] = self.transform(analyzer)
+        known = self.bags[analyzer].select_rows(train)
+        parts = (known, self.bags[analyzer].select_rows(held_out))
+        return select_known_terms(parts, count_terms(known), self.view)
 
     def transform(self, analyzer: str) -> Bag:
         """Return all documents with an analyzer."""
@@ -240,10 +268,13 @@ class SampleFeatures:
         return view.fit_counts(self.counts, analyzer, self.run)[1]
 
 
-def select_known_terms(bags: Iterable[Bag], frequencies: np.ndarray, min_df: int) -> list[Bag]:
+def select_known_terms(bags: Sequence[Bag], frequencies: np.ndarray, view: Tfidf) -> list[Bag]:
     """Return documents without the terms that are rare in the training documents: a training on these alone would not
     know them. Rows keep unit length."""
-    is_known = frequencies >= min(2, min_df)
+    is_known = frequencies >= min(2, view.min_df)
+    first_ngram = bags[0].n_cluster_columns
+    if first_ngram and isinstance(bags[0].vocabulary, StringIndex):  # the other columns are n-grams of words
+        is_known[first_ngram:] = frequencies[first_ngram:] >= view.ngram_min_df
     return [bag.copy_with(matrix=select_columns(bag.matrix, is_known)) for bag in bags]
 
 
@@ -285,11 +316,9 @@ class AnalyzerTrial:
         Y = csr_array(Y[:, np.argsort(~has_documents, kind="stable")])
         return cls(train, held_out, csr_array(Y[train][:, : has_documents.sum()]), csr_array(Y[held_out]))
 
-    def score(self, features: SampleFeatures, bag: Bag) -> np.ndarray:
+    def score(self, features: SampleFeatures, analyzer: str) -> np.ndarray:
         """Return the nDCG@5 of each held-out document."""
-        run, train = features.run, bag.select_rows(self.train)
-        parts = (train, bag.select_rows(self.held_out))
-        train, held_out = select_known_terms(parts, count_terms(train), features.view.min_df)
+        run, (train, held_out) = features.run, features.divide(analyzer, self.train, self.held_out)
         model = Parabel(n_trees=1).fit(Dataset({"tfidf": train}, self.Y), run=run)
         predictions = model.predict(Dataset({"tfidf": held_out}), 5, run)
         return evaluate_per_document(predictions, self.truth, "nDCG@5")["nDCG@5"]
@@ -301,7 +330,6 @@ class AnalyzerRace:
     def __init__(self, features: SampleFeatures, candidates: list[str], trends: Mapping[str, float]) -> None:
         self.features, self.candidates, self.trends = features, candidates, trends
         self.remaining = candidates
-        self.bags: dict[str, Bag] = {}
         self.scores: dict[str, np.ndarray] = {}  # nDCG@5 of the documents that were held out so far
 
     def run_fold(self, trial: AnalyzerTrial) -> None:
@@ -311,9 +339,7 @@ class AnalyzerRace:
         for name in self.remaining if WORDS in self.remaining else [WORDS, *self.remaining]:
             if name == CHARS and self.scores and not self._is_worth_chars():
                 continue
-            if name not in self.bags:
-                self.bags[name] = self.features.transform(name)
-            score = trial.score(self.features, self.bags[name])
+            score = trial.score(self.features, name)
             self.scores[name] = np.concatenate([self.scores.get(name, score[:0]), score])
         self._drop_losers()
 

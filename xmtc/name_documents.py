@@ -284,7 +284,7 @@ class NameTrial:
             names, name_rows = self.names, np.arange(n_docs, self.bag.n_docs)
             frequencies = frequencies + self.view.min_df * count_terms(self.bag.select_rows(name_rows))
             train = self.bag.select_rows(np.append(np.arange(n_train), name_rows))
-        train, held_out = select_known_terms((train, held_out), frequencies, self.view.min_df)
+        train, held_out = select_known_terms((train, held_out), frequencies, self.view)
         for _ in collector.collect(self.train):
             pass
         is_known = np.diff(train.matrix.indptr) > 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +26,7 @@ from xmtc.analyzer_selection import (
     count_and_sample,
     count_terms,
     estimate_trends,
+    has_word_order,
     is_significant,
     list_candidates,
     select_analyzer,
@@ -513,16 +513,9 @@ class FixedTrial:
     def __init__(self, means: dict[str, float]) -> None:
         self.means, self.trained = means, []
 
-    def score(self, features: SampleFeatures, bag: Any) -> np.ndarray:
-        self.trained.append(bag)
-        return self.means[bag] + np.tile([0.1, -0.1] if bag == "words" else [-0.1, 0.1], 200)
-
-
-class FixedFeatures:
-    """Features that are the name of the analyzer."""
-
-    def transform(self, analyzer: str) -> str:
-        return analyzer
+    def score(self, features: None, analyzer: str) -> np.ndarray:
+        self.trained.append(analyzer)
+        return self.means[analyzer] + np.tile([0.1, -0.1] if analyzer == "words" else [-0.1, 0.1], 200)
 
 
 @pytest.mark.parametrize(
@@ -536,7 +529,7 @@ class FixedFeatures:
 )  # fmt: skip
 def test_a_race_of_analyzers_drops_those_that_are_behind(means, second_fold, selected):
     first, second = FixedTrial(means), FixedTrial(means)
-    race = AnalyzerRace(FixedFeatures(), list(means), {})
+    race = AnalyzerRace(None, list(means), {})
     race.run_fold(first)
     race.run_fold(second)
     assert second.trained == second_fold
@@ -544,10 +537,21 @@ def test_a_race_of_analyzers_drops_those_that_are_behind(means, second_fold, sel
     assert race.select() == selected
 
 
+@pytest.mark.parametrize("analyzer", ["words", "words:1-2", "chars"])
+def test_held_out_documents_have_the_features_of_a_training_without_them(analyzer):
+    texts = [f"red tape {i % 7}x new york {i % 5}y" for i in range(40)] + ["blue tape unseen york"] * 2
+    train, held_out = np.arange(40), np.arange(40, 42)
+    view = Tfidf(analyzer=analyzer)
+    known, transformed = SampleFeatures(view, texts, Run()).divide(analyzer, train, held_out)
+    fitted, bag = view.fit(texts[:40])
+    assert np.count_nonzero(np.bincount(known.matrix.indices)) == bag.size
+    assert np.diff(transformed.matrix.indptr).tolist() == np.diff(fitted.transform(texts[40:]).matrix.indptr).tolist()
+
+
 def test_terms_that_only_held_out_documents_know_are_left_out():
     bag = Bag([[3, 4, 0, 0], [3, 4, 0, 0], [4, 0, 2, 3], [0, 0, 0, 1]])
     train, held_out = bag.select_rows([0, 1]), bag.select_rows([2, 3])
-    known = select_known_terms((train, held_out), count_terms(train), min_df=2)[1].matrix
+    known = select_known_terms((train, held_out), count_terms(train), Tfidf())[1].matrix
     assert known.toarray().tolist() == [[1, 0, 0, 0], [0, 0, 0, 0]]
 
 
@@ -574,6 +578,12 @@ def test_long_texts_are_not_compared_with_characters():
     counts = WordCounts.from_texts(Tokenizer(), ["the cat of the house is in the sea"] * 20, Run())
     assert list_candidates(counts, 301) == ["words", "snowball:english", "words:1-2"]
     assert list_candidates(counts, 300)[3:] == ["words+chars", "chars"]
+
+
+def test_sets_of_words_have_no_pairs():
+    assert has_word_order(["the cat is in the house", "a dog", "cats eat fish now"])
+    assert not has_word_order(["cat house in is the", "a dog barks loudly", "a dog"])
+    assert has_word_order(["cat", "a dog", ""])  # too short to tell
 
 
 def test_auto_selects_pairs_of_words_where_only_they_tell_labels_apart():
