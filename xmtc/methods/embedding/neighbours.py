@@ -147,8 +147,10 @@ def build_index(columns: np.ndarray, members: slice, edges: int, ef: int = 0) ->
     """
     from usearch.index import Index
 
-    expansion: dict[str, Any] = {"expansion_add": ef, "expansion_search": ef} if ef else {}
-    index = Index(ndim=len(columns), metric="cos", dtype="f32", connectivity=edges, **expansion)
+    kept = ef or None
+    index = Index(
+        ndim=len(columns), metric="cos", dtype="f32", connectivity=edges, expansion_add=kept, expansion_search=kept
+    )
     vectors = np.ascontiguousarray(columns[:, members].T, np.float32)
     index.add(np.arange(members.start, members.stop), vectors, threads=1)
     return index

@@ -103,7 +103,17 @@ def train_encoder(
         with mixed_precision(device):
             return network(batch, name_batch, targets)
 
-    options = TrainingOptions(
+    options = make_training_options(method, n_steps)
+    if documents.n_docs:
+        fit_network(
+            network, loader=loader, loss=loss, validation=None, options=options, batch=method.batch, run=run,
+            name="encoder",
+        )  # fmt: skip
+
+
+def make_training_options(method: Matcher, n_steps: int) -> TrainingOptions:
+    """Return options with a rate that rises and falls linearly; `n_steps` are those of a pass."""
+    return TrainingOptions(
         epochs=method.fine_tune,
         rate=method.encoder_rate,
         average_from=method.fine_tune,  # no averaging
@@ -114,11 +124,6 @@ def train_encoder(
         n_steps=method.fine_tune * n_steps,
         warmup_steps=int(WARM_UP_SHARE * method.fine_tune * n_steps),
     )
-    if documents.n_docs:
-        fit_network(
-            network, loader=loader, loss=loss, validation=None, options=options, batch=method.batch, run=run,
-            name="encoder",
-        )  # fmt: skip
 
 
 def find_similar_names(
