@@ -8,6 +8,7 @@ python experiments/quality_and_drift.py years ../shared/data/cve-libraries --ana
 from __future__ import annotations
 
 import argparse
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,9 +38,10 @@ def train_model(documents: list[Document], analyzer: str) -> Tagger:
 def measure_gates(folder: Path, analyzer: str, seed: int, random_test: bool) -> Iterator[list[object]]:
     """Yield goal, promise, coverage, and the reached mean of the metric, on test documents, in percent."""
     documents = read(folder, "train")
-    order, n_held_out = np.random.default_rng(seed).permutation(len(documents)), int(HELD_OUT_SHARE * len(documents))
+    order, n_held_out = list(range(len(documents))), int(HELD_OUT_SHARE * len(documents))
+    random.Random(seed).shuffle(order)
     held_out, others = ([documents[row] for row in rows] for rows in (order[:n_held_out], order[n_held_out:]))
-    test = others[:n_held_out] if random_test else read(folder, "test")
+    test = others[:n_held_out] if random_test else read(folder, "test", "dev")
     tagger = train_model(others[n_held_out:] if random_test else others, analyzer)
     labelled = tagger.transform_labelled(test)
     for goal, promise in GATES:
@@ -77,9 +79,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--analyzer", default="auto")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--random-test", action="store_true", help="Test on training documents instead of the test set."
-    )
+    parser.add_argument("--random-test", action="store_true", help="Test on training documents.")
     parser.add_argument("--last", type=int, default=2016)
     options = parser.parse_args()
     if options.measurement == "years":
