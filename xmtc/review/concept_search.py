@@ -78,7 +78,7 @@ class NameIndex:
 
     def scan(self, search: bytes) -> np.ndarray:
         """Return the positions of a text, at most MAX_MATCHES, in the shortest names first."""
-        positions = []
+        positions: list[int] = []
         position = self.text.find(search)
         while position >= 0 and len(positions) < MAX_MATCHES:
             positions.append(position)
