@@ -79,7 +79,7 @@ function startSettings() {
   byId("page-language").onchange = () => {
     translatePage(byId("page-language").value);
     for (const option of byId("order").options) option.textContent = t(`order-${option.value}`);
-    guarded(refreshSummary)();
+    queued(refreshSummary)();
     if (current) showItems();
   };
   byId("settings").onsubmit = (event) => event.preventDefault();
@@ -88,9 +88,9 @@ function startSettings() {
     const stored = { order, shortcuts: byId("shortcuts").checked };
     for (const field of ["language", "threshold"]) stored[field] = byId(field).value;
     localStorage.setItem(SETTINGS, JSON.stringify(stored));
-    if (event.target.id === "model") guarded(startModel)();
-    else if (["filter", "language", "threshold"].includes(event.target.id) && current) guarded(reload)();
-    else if (event.target.id === "order") guarded(next)();
+    if (event.target.id === "model") queued(startModel)();
+    else if (["filter", "language", "threshold"].includes(event.target.id) && current) queued(reload)();
+    else if (event.target.id === "order") queued(next)();
   };
   const wide = matchMedia("(min-width: 54rem)");
   const details = byId("settings").querySelector("details");
@@ -108,22 +108,34 @@ function options(more = {}) {
 
 // Documents
 
-/** Runs a function of the user's actions one at a time, and shows its errors. */
+let running = Promise.resolve(); // the last action
+
+/** Returns an action of the user that is ignored while another one runs, and shows its errors. */
 function guarded(action) {
-  return async (...values) => {
-    if (isBusy) return;
-    isBusy = true;
-    byId("answer").ariaBusy = "true";
-    hideError();
-    try {
-      await action(...values);
-    } catch (error) {
-      showError(error, () => guarded(action)(...values));
-    } finally {
-      isBusy = false;
-      byId("answer").ariaBusy = "false";
-    }
+  return (...values) => {
+    if (!isBusy) running = run(action, values);
+    return running;
   };
+}
+
+/** Returns an action that waits for the running one, for settings. */
+const queued = (action) => async (...values) => {
+  while (isBusy) await running;
+  return guarded(action)(...values);
+};
+
+async function run(action, values) {
+  isBusy = true;
+  byId("answer").ariaBusy = "true";
+  hideError();
+  try {
+    await action(...values);
+  } catch (error) {
+    showError(error, () => guarded(action)(...values));
+  } finally {
+    isBusy = false;
+    byId("answer").ariaBusy = "false";
+  }
 }
 
 async function next() {
@@ -140,7 +152,7 @@ async function previous() {
 }
 
 const open = async (number) => showDocument(await fetchJson(`${deskPath(`documents/${number}`)}?${options()}`));
-const openDocument = (number) => guarded(open)(number);
+const openDocument = (number) => queued(open)(number);
 
 /** Asks for the suggestions again, after the filter or the language changed; marks stay. */
 async function reload() {
