@@ -35,7 +35,7 @@ from xmtc.data.records import Fields
 from xmtc.errors import XmtcError
 
 REMEDY = "; fix it, or skip such lines with --on-error skip."
-FORMAT_NAMES = "jsonl, json, csv, tsv, parquet, xlsx, fasttext, annif, libmultilabel, sparse, svmlight, npz, paired, text, html, pdf, docx, marc, marcxml, mods, dc, ris, bibtex, folder"
+FORMAT_NAMES = "jsonl, json, csv, tsv, parquet, xlsx, sqlite, fasttext, annif, libmultilabel, sparse, svmlight, npz, paired, text, html, pdf, docx, marc, marcxml, mods, dc, ris, bibtex, folder"
 JSON_LINE = b'{"text": "a", "labels": ["x"]}\n'
 
 

@@ -21,7 +21,10 @@ def export(
     ],
     format: Annotated[
         Literal["numpy", "onnx", "web"],
-        typer.Option(help="numpy: arrays with a reader; onnx: graph that takes features; web: page that predicts."),
+        typer.Option(
+            metavar="FORMAT",
+            help="numpy: arrays with a reader; onnx: graph that takes features; web: page that predicts.",
+        ),
     ] = "numpy",
     max_mb: Annotated[
         float | None,
