@@ -15,7 +15,7 @@ test: setup lint docs
 
 # Lint, types and the unit tests of the packages that change most; answers within two minutes.
 check: setup lint
-	$(BIN)/python -m pytest $(PARALLEL) $(CHECKED)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not integration" $(CHECKED)
 
 # Line and branch coverage of `make test`, of child processes too.
 coverage: setup

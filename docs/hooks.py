@@ -10,6 +10,7 @@ fence named math, or $`…`$) are converted to MathML, which browsers show witho
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 import tomllib
@@ -35,6 +36,7 @@ from xmtc.scores.calibration import Calibration
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 from licences import find_dependencies  # noqa: E402
+from schemas import build_schemas  # noqa: E402
 
 from experiments.__main__ import make_report  # noqa: E402
 from experiments.page import render_side_by_side  # noqa: E402
@@ -60,6 +62,8 @@ def on_files(files, config):
     report = make_report(list_tables(), ROOT / "docs" / "results")
     files.append(File.generated(config, "results/reproduced.md", content=report))
     files.append(File.generated(config, "results/fidelity.md", content=make_fidelity_page()))
+    for name, schema in build_schemas().items():
+        files.append(File.generated(config, f"reference/schemas/{name}", content=f"{json.dumps(schema, indent=1)}\n"))
     return files
 
 

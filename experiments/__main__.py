@@ -22,6 +22,7 @@ from experiments.datasets import (
 )
 from experiments.known_words import write_known_words
 from experiments.noise import write_noisy_corpus
+from experiments.packing import find_open_rows, format_run_commands, pack_rows
 from experiments.page import build_sections, render_page, render_table_markdown
 from experiments.rows import find_table, list_tables, load_experiment
 from experiments.runner import ExperimentOutcome, run_missing_rows
@@ -111,6 +112,30 @@ def report(
 
 
 @app.command(cls=PlainCommand)
+def pack(
+    target: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to write.")],
+    tables: TablesArgument,
+    only: Annotated[list[str] | None, typer.Option(help="Row to pack, by its name (repeatable).")] = None,
+    data: DataOption = None,
+    results: ResultsOption = None,
+    max_words: Annotated[int, typer.Option(min=1, help="Maximum number of words with vectors.")] = 500_000,
+) -> None:
+    """Copy corpora and word vectors of rows without a result, for a machine without a network."""
+    for name in tables:
+        experiment = load_experiment(find_table(name))
+        context = make_context(experiment.path, data, Path("models"), results)
+        package = pack_rows(find_open_rows(experiment.rows, only or [], context), context, target, max_words)
+        if not package.rows:
+            echo(f"{name}: no open row whose corpus is here.", err=True)
+            continue
+        echo(f"{name}: {len(package.rows)} rows, {package.n_bytes / 2**20:.1f} MiB.", err=True)
+        if package.encoders:
+            echo(f"Not packed: {', '.join(package.encoders)}; see `xmtc pretrained export`.", err=True)
+        for command in format_run_commands(name, package, target, only or []):
+            echo(command)
+
+
+@app.command(cls=PlainCommand)
 def noise(
     source: Annotated[str, typer.Argument(metavar="CORPUS", help="Corpus to read.")],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="File to write.")],
@@ -125,6 +150,17 @@ def noise(
         f"{counts.n_added:,} wrong labels added; {counts.n_unlabelled:,} documents without labels.",
         err=True,
     )
+
+
+@app.command(cls=PlainCommand)
+def names(
+    target: Annotated[Path, typer.Argument(metavar="NAMES.tsv", help="File to write.")],
+    sources: Annotated[list[str], typer.Argument(metavar="CORPUS...", help="Corpora to read.")],
+) -> None:
+    """Write the labels of corpora as their own names, for methods that read label names."""
+    labels = sorted({label for source in sources for document in open_corpus(source) for label in document.labels})
+    target.write_text("id\tname\n" + "".join(f"{label}\t{label}\n" for label in labels), encoding="utf-8")
+    echo(f"{len(labels):,} names written to {target}.", err=True)
 
 
 @app.command(cls=PlainCommand)

@@ -19,13 +19,17 @@ def read_texts(folder: Path) -> Iterator[tuple[str, list[str], csr_array]]:
     from xmtc.data.corpus import open_corpus
     from xmtc.data.label_collector import LabelCollector
 
+    parts = [part for part in PARTS if (folder / f"{part}.jsonl.gz").exists()]
+    if not parts:
+        raise SystemExit(
+            f"{folder} has no train.jsonl.gz, dev.jsonl.gz or test.jsonl.gz; name another folder of corpora."
+        )
     names: list[str] = []
-    for part in PARTS:
-        if (folder / f"{part}.jsonl.gz").exists():
-            collector = LabelCollector()
-            texts = [document.text for document in collector.collect(open_corpus(str(folder / f"{part}.jsonl.gz")))]
-            names = names or sorted(collector.id_by_label)
-            yield part, texts, collector.to_matrix(names)
+    for part in parts:
+        collector = LabelCollector()
+        texts = [document.text for document in collector.collect(open_corpus(str(folder / f"{part}.jsonl.gz")))]
+        names = names or sorted(collector.id_by_label)
+        yield part, texts, collector.to_matrix(names)
 
 
 class TrainingLog:

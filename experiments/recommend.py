@@ -1,11 +1,11 @@
 """Compare `xmtc recommend` with the best method within the limit, on the corpora beside the checkout.
 
-python experiments/recommend.py [CORPUS ...]      recommend on each, and keep what it said in results/recommend.json
-python experiments/recommend.py --table           what is kept, beside the measured figures of results/rivals.json
+python experiments/recommend.py [CORPUS ...]      recommend on each, and store the output in results/recommend.json
+python experiments/recommend.py --table           print it beside the measured figures of results/rivals.json
 
-`xmtc recommend` does not look at test documents. What a method reaches on them, and the seconds of its training, are
-those of results/rivals.json, which has the commands; the best that fits is the best nDCG@5 there whose training took no
-longer than the budget, networks left out: they were trained on a GPU, and the command had none.
+`xmtc recommend` does not read test documents. Test metrics and training times of the methods are those of
+results/rivals.json, which has the commands. The best method within the limit has the best nDCG@5 there among the
+methods whose training took at most the budget, without networks, which were trained on a GPU.
 """
 
 from __future__ import annotations

@@ -17,8 +17,10 @@ sys.path[:0] = [str(path) for path in (FOLDER.parent, FOLDER / "support", *sorte
 ABSENT = [name for name in ("torch", "transformers", "tokenizers", "napkinxc") if find_spec(name) is None]
 
 
-def pytest_configure() -> None:
-    """Restore signal handlers: under nohup, signals are ignored, and child processes would inherit that."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker of tests that `make check` leaves out, and restore signal handlers: under nohup, signals are
+    ignored, and child processes would inherit that."""
+    config.addinivalue_line("markers", "integration: starts processes, or reads many random or real inputs")
     for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_IGN:

@@ -38,6 +38,7 @@ from xmtc.data.in_memory import (
     SPARSE,
     VECTOR,
     LabelTarget,
+    as_corpus,
     as_label_target,
     as_texts_or_matrix,
     is_corpus_like,
@@ -45,9 +46,11 @@ from xmtc.data.in_memory import (
     iter_documents,
 )
 from xmtc.data.prediction_matrices import check_matrix_memory, compute_dense_scores, to_sparse_matrix
+from xmtc.data.tables import add_column
 from xmtc.errors import XmtcError
 from xmtc.evaluation import DEFAULT_METRICS
 from xmtc.explain.highlights import Highlight
+from xmtc.export.linear_arrays import LinearArrays, extract_arrays
 from xmtc.features import FEATURES, TEXTS
 from xmtc.hub import HUB_PREFIX, cache_model, push_model, render_card
 from xmtc.maintenance.update import update_tagger
@@ -59,11 +62,13 @@ from xmtc.parameters import (
     select_applicable_parameters,
 )
 from xmtc.pipeline import Pipeline
+from xmtc.scores.quality import DEFAULT_CONFIDENCE, parse_promise
 from xmtc.scores.tagger_thresholds import tune_tagger_thresholds
 from xmtc.tagger import Tag, Tagger, Threshold
 from xmtc.vocabulary import Vocabulary
 
 DEFAULT_K = 5  # labels per document, if labels are lists of names
+CONVENTIONS = ("n_jobs", "random_state")  # parameters of scikit-learn's estimators, besides those of the method
 INDICATOR_THRESHOLD = 0.5  # minimum score of a 1 in an indicator
 INITIAL_SEARCH_LABELS = 100  # labels that the search above a threshold looks at first
 
@@ -81,7 +86,8 @@ class Classifier(BaseEstimator):
         Name of a method (`xmtc methods` lists them), or a Method.
     **parameters
         Hyper-parameters of the method, of its members (`parabel__n_trees`, or `parabel.n_trees` in a dict) and of the
-        views that it reads. `xmtc methods NAME` lists them.
+        views that it reads. `xmtc methods NAME` lists them. As in scikit-learn, `random_state` is accepted for `seed`,
+        an integer or None, and `n_jobs` for the number of threads of `fit`, where -1 uses all.
 
     Examples
     --------
@@ -113,7 +119,8 @@ class Classifier(BaseEstimator):
             name: value for name, (_, value) in collect_all_parameters(self.method, self._stored_parameters()).items()
         }
         explicit = {name: value for name, value in self._stored_parameters().items() if name in values}
-        return {"method": self.method} | (values if deep else {}) | explicit
+        conventions = {name: vars(self)[name] for name in CONVENTIONS if name in vars(self)}
+        return {"method": self.method} | (values if deep else {}) | explicit | conventions
 
     def set_params(self, /, **parameters: Any) -> Classifier:
         """Set hyper-parameters, which are validated at once.
@@ -131,15 +138,17 @@ class Classifier(BaseEstimator):
             This object.
         """
         method = parameters.pop("method") if "method" in parameters else self.method
+        conventions = {name: parameters.pop(name) for name in CONVENTIONS if name in parameters}
+        check_conventions(**conventions)
         named = {name.replace("__", "."): value for name, value in parameters.items()}
         check_parameter_names(method, named, self._stored_parameters() | named)
-        self.__dict__.update(method=method, **named)
+        self.__dict__.update(method=method, **named, **conventions)
         return self
 
     def _stored_parameters(self) -> dict[str, Any]:
         """Return all parameters that were set, including those of other methods."""
         fitted = [name for name in vars(self) if name.endswith("_") or name.startswith("_")]
-        return {name: value for name, value in vars(self).items() if name not in ("method", *fitted)}
+        return {name: value for name, value in vars(self).items() if name not in ("method", *CONVENTIONS, *fitted)}
 
     def fit(
         self,
@@ -185,6 +194,7 @@ class Classifier(BaseEstimator):
 
         check_run(run)
         log_compilation()
+        run, X = self._apply_jobs(run), as_corpus(X, y)
         target, documents, pipeline = self._prepare_training(X, y)
         classes = None if target is None else target.columns
         numbers = "" if target is None or not target.has_integer_labels else target.kind
@@ -227,8 +237,17 @@ class Classifier(BaseEstimator):
         content, n_columns = (FEATURES, X.shape[1]) if issparse(X) else (TEXTS, 0)
         return target, list(iter_documents(X, target.labels)), self._build_pipeline(content, n_columns)
 
+    def _apply_jobs(self, run: Run) -> Run:
+        """Return the run with the threads of `n_jobs`, unless the run names their number itself."""
+        n_jobs = vars(self).get("n_jobs")
+        if n_jobs is None or run.threads:
+            return run
+        return replace(run, threads=n_jobs if n_jobs > 0 else max(1, run.n_threads + 1 + n_jobs))
+
     def _build_pipeline(self, content: str, n_columns: int) -> Pipeline:
         parameters = self._stored_parameters()
+        if vars(self).get("random_state") is not None:
+            parameters = {"seed": self.random_state} | parameters
         if content == FEATURES:
             parameters = {"n_columns": n_columns} | parameters
         parameters = select_applicable_parameters(self.method, content, parameters)
@@ -326,6 +345,33 @@ class Classifier(BaseEstimator):
             return indicator
         check_matrix_memory(indicator.shape[0], indicator.shape[1], indicator.dtype.itemsize)
         return as_data_frame(X, indicator.toarray(), self.classes_) if kind == FRAME else indicator.toarray()
+
+    def predict_table(
+        self, table: Any, k: int = DEFAULT_K, threshold: Threshold = 0.0, run: Run = Run(), column: str = "predictions"
+    ) -> Any:
+        """Return a table with the labels of its documents in a further column.
+
+        Parameters
+        ----------
+        table
+            Data frame of pandas or polars, Arrow table, relation of DuckDB, or data set of Hugging Face, with a column
+            `text` or a single column of texts.
+        k
+            Maximum number of labels per document.
+        threshold
+            Minimum score, or "tuned".
+        run
+            Threads and device.
+        column
+            Name of the new column, which has a list of labels per document, best first.
+
+        Returns
+        -------
+        table
+            Table of the same library; an Arrow table for a relation of DuckDB.
+        """
+        tags = self.predict_labels(table, k, threshold, run)
+        return add_column(table, column, [[tag.label for tag in document] for document in tags])
 
     def _predict_indicator(
         self, X: Any, k: int | None, threshold: Threshold | None, run: Run, always: bool
@@ -452,7 +498,15 @@ class Classifier(BaseEstimator):
         ]
 
     def tune_thresholds(
-        self, X: Any, y: Any = None, goal: str = "f1", by: str | None = None, run: Run = Run()
+        self,
+        X: Any,
+        y: Any = None,
+        goal: str = "f1",
+        by: str | None = None,
+        run: Run = Run(),
+        *,
+        publish: str | None = None,
+        confidence: float = DEFAULT_CONFIDENCE,
     ) -> Classifier:
         """Tune decision thresholds on documents that the Classifier was not trained on.
 
@@ -469,14 +523,23 @@ class Classifier(BaseEstimator):
             maximises expected F1; by default the best of them.
         run
             Threads and device.
+        publish
+            Mean metric of documents that are published without a person, such as "precision=0.9", which
+            `tagger_.predict_with_quality` marks; thresholds are then tuned on half of the documents, and the promise is
+            tested on the other half.
+        confidence
+            Confidence in the promise.
 
         Returns
         -------
         Classifier
             This object.
         """
+        promise = None if publish is None else parse_promise(publish, confidence)
         documents, always = self._to_labelled_documents(X, y), self._should_always_predict()
-        self.tagger_ = tune_tagger_thresholds(self._fitted_tagger(), documents, goal, by, run, always=always).tagger
+        self.tagger_ = tune_tagger_thresholds(
+            self._fitted_tagger(), documents, goal, by, run, always=always, promise=promise
+        ).tagger
         return self
 
     def attach(self, vocabulary: Vocabulary, language: str | None = None) -> Classifier:
@@ -763,6 +826,30 @@ class Classifier(BaseEstimator):
         return about["chosen"]["analyzer"] if "chosen" in about else analyzers[0]
 
     @property
+    def coef_(self) -> csr_array:
+        """Weights of the labels of a one-vs-all model, shape (n_labels, n_features), sparse.
+
+        Other methods have no `coef_`: the score of a label depends on all classifiers of its path in a label tree."""
+        return csr_array(self._flat_arrays().weights.T)
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Biases of the labels of a one-vs-all model, shape (n_labels,)."""
+        return self._flat_arrays().bias
+
+    def _flat_arrays(self) -> LinearArrays:
+        """Return the arrays of a one-vs-all model by label; raise AttributeError for another model."""
+        method = self._fitted_tagger().about["method"]
+        try:
+            arrays = extract_arrays(self._fitted_tagger().with_filter())
+        except XmtcError:
+            raise AttributeError(f"{method} is not a linear model, so it has no coef_ and intercept_.") from None
+        if arrays.n_trees > 1 or arrays.link != "logistic" or len(arrays.list_levels()):
+            raise AttributeError(f"{method} has label trees, so it has no coef_ and intercept_.")
+        order = np.argsort(arrays.slot_labels)
+        return replace(arrays, weights=csr_array(arrays.weights[:, order]), bias=arrays.bias[order])
+
+    @property
     def classes_(self) -> np.ndarray:
         """Labels in the order of their numbers; the columns of an indicator."""
         names = self._fitted_tagger().labels.words()
@@ -800,6 +887,16 @@ class Classifier(BaseEstimator):
         if self.__sklearn_is_fitted__() and self._target_description()["kind"] in (*INDICATORS, VECTOR):
             tags.estimator_type = "classifier"
         return tags
+
+
+def check_conventions(n_jobs: Any = None, random_state: Any = None) -> None:
+    """Raise XmtcError for values of scikit-learn's parameters that have no meaning here."""
+    if not (n_jobs is None or (isinstance(n_jobs, (int, np.integer)) and n_jobs != 0)):
+        raise XmtcError(f"n_jobs={n_jobs!r:.100} is no number of threads; expected None, a positive number or -1.")
+    if not (random_state is None or (isinstance(random_state, (int, np.integer)) and random_state >= 0)):
+        raise XmtcError(
+            f"random_state={random_state!r:.100} is not reproducible; expected None or an integer, the seed."
+        )
 
 
 def as_documents_and_labels(valid: Any) -> tuple[Any, Any]:

@@ -35,6 +35,8 @@ EXTRAS = {
     "bibtexparser": ("bibtexparser", "library"),
     "rdflib": ("rdflib", "vocab"),
     "huggingface_hub": ("huggingface_hub", "hub"),
+    "onnx": ("onnx", "onnx"),
+    "httpx": ("httpx", "llm"),
     "snowballstemmer": ("snowballstemmer", "languages"),
     "simplemma": ("simplemma", "languages"),
     "py3langid": ("py3langid", "languages"),

@@ -18,6 +18,7 @@ from xmtc.core.training_store import TrainingStore
 from xmtc.errors import XmtcError
 from xmtc.features import FittedView, FittedViews, view_class
 from xmtc.scores import LabelSelector
+from xmtc.scores.drift import DriftReference
 from xmtc.storage.cache import compute_path_sha256
 from xmtc.storage.folder import MODEL_KIND, STRUCTURE_ERRORS, FolderKind, Stamp, read_stamp
 from xmtc.storage.json_types import check_json
@@ -90,7 +91,21 @@ class LabelFilter(TypedDict):
     deny: list[str]
 
 
-DecisionRule = TypedDict("DecisionRule", {"for": str, "by": str, "gives": str, "documents": NotRequired[int]})
+class GateDescription(TypedDict):
+    """Promise for documents that are published without a person, and the share of documents that it leaves."""
+
+    metric: str
+    target: float
+    confidence: float
+    coverage: float
+    documents: int
+    gives: str
+
+
+DecisionRule = TypedDict(
+    "DecisionRule",
+    {"for": str, "by": str, "gives": str, "documents": NotRequired[int], "gate": NotRequired[GateDescription]},
+)
 
 
 class AnalyzerDescription(TypedDict):
@@ -221,7 +236,12 @@ def import_method_package(folder: Path, about: dict[str, Any]) -> None:
 def check_parts(about: dict[str, Any], parts: dict[str, Any]) -> None:
     """Raise ValueError for parts that do not form a Tagger. Only sizes of arrays are checked."""
     kinds: dict[str, Any] = {"views": dict, "labels": StringIndex, "frequencies": np.ndarray, "model": Model}
-    attached: dict[str, Any] = {"concepts": LabelConcepts, "allowed": np.ndarray, "decision": LabelSelector}
+    attached: dict[str, Any] = {
+        "concepts": LabelConcepts,
+        "allowed": np.ndarray,
+        "decision": LabelSelector,
+        "reference": DriftReference,
+    }
     kinds |= {name: kind for name, kind in attached.items() if name in parts}
     if parts.keys() != kinds.keys():
         raise ValueError(f"it holds {', '.join(parts) or 'nothing'} instead of {', '.join(kinds)}")
@@ -233,7 +253,11 @@ def check_parts(about: dict[str, Any], parts: dict[str, Any]) -> None:
 
 
 def check_attached_parts(
-    n_labels: int, concepts: LabelConcepts | None, allowed: np.ndarray | None, decision: LabelSelector | None
+    n_labels: int,
+    concepts: LabelConcepts | None,
+    allowed: np.ndarray | None,
+    decision: LabelSelector | None,
+    reference: DriftReference | None,
 ) -> None:
     if concepts is not None and len(concepts.concepts) != n_labels:
         raise ValueError("its vocabulary is not for its labels")
@@ -241,6 +265,8 @@ def check_attached_parts(
         raise ValueError("its label filter does not cover all labels")
     if decision is not None and not decision.is_compatible_with(n_labels):
         raise ValueError("its decision is not for its labels")
+    if reference is not None and reference.labels.max(initial=0) >= n_labels:
+        raise ValueError("its reference is not for its labels")
 
 
 def check_part_sizes(

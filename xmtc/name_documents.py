@@ -1,22 +1,23 @@
 """Label names as training documents.
 
-Each name of a label becomes a short training document of that label. It teaches a linear method the words of the name,
-and with a vocabulary also labels that no training document has. The weight of these documents is selected by a trial:
-one Parabel tree is trained on a sample of the documents without names and with names of several weights, and names are
-used only if the nDCG@5 of held-out documents is significantly higher. In the trial, a label of held-out documents only
-is known by name only if the vocabulary lists it, as a label of new documents would be."""
+Each name of a label becomes a short training document of that label. From it, a linear method learns the words of the
+name, and with a vocabulary also labels that no training document has. The weight of these documents is selected by a
+trial: one Parabel tree is trained on a sample of the documents without names and with names of two weights, and
+names are used only if the nDCG@5 of held-out documents is significantly higher. In the trial, a label of held-out
+documents only is known by name only if the vocabulary lists it, as a label of new documents would be."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
+from xmtc.analyzer_selection import SampleFeatures, count_terms, select_known_terms
 from xmtc.core.dataset import Bag, Dataset, Tokens
 from xmtc.core.hyperparameters import ParameterSet, param
 from xmtc.core.method import LabelName, Method
@@ -29,7 +30,7 @@ from xmtc.features.tfidf import Tfidf
 from xmtc.features.view import TEXTS, FittedView, View
 from xmtc.features.views import fit_view
 from xmtc.methods.label_tree.parabel import Parabel
-from xmtc.text.analyzers import AUTO
+from xmtc.text.analyzers import AUTO, WORDS
 from xmtc.text.languages import detect_text_language
 from xmtc.vocabulary import NO_CONCEPT
 from xmtc.vocabulary.label_names import expand_name, list_label_names, load_vocabulary
@@ -37,12 +38,11 @@ from xmtc.vocabulary.label_names import expand_name, list_label_names, load_voca
 MAX_NAME_WEIGHT = 1e6
 NEVER, ALWAYS = "never", "always"  # values of name_documents, beside AUTO
 MIN_TRIAL_DOCUMENTS = 500  # a smaller sample gives no reliable comparison
-MAX_TRIAL_DOCUMENTS = 20_000
-MAX_TRIAL_WORDS = 2_000_000
+MAX_TRIAL_DOCUMENTS, MAX_TRIAL_WORDS = 5000, 1_000_000
 HELD_OUT_SHARE, MAX_HELD_OUT_DOCUMENTS = 0.2, 2000
 # Lengths of the features of a name, where a document has 1, and weights to try. A name is a few words among many in a
 # long document, so that the small weights that a name of length 1 needs do not find it (docs/results/accuracy.md).
-TRIAL_WEIGHTS = {1.0: (1.0,), 0.3: (1.0, 3.0)}
+TRIAL_WEIGHTS = {1.0: 1.0, 0.3: 3.0}
 DEFAULT_LENGTH, DEFAULT_WEIGHT = 0.3, 3.0
 UNSEEN_FACTOR = 3.0  # of the weight of a short name, if its label has no documents
 MIN_NDCG_GAIN = 0.002  # minimum gain in nDCG@5 over training without names
@@ -93,12 +93,12 @@ class NameTraining(ParameterSet):
     )
 
     def list_candidates(self) -> list[NameScale]:
-        """Return the weights and lengths to choose from."""
-        lengths = [self.name_length] if self.name_length else list(TRIAL_WEIGHTS)
+        """Return the weights and lengths to choose from: one without a vocabulary, where they make no difference."""
+        if not self.vocabulary:
+            return [NameScale(self.name_weight or DEFAULT_WEIGHT, self.name_length or DEFAULT_LENGTH)]
         return [
-            NameScale(weight, length)
-            for length in lengths
-            for weight in ([self.name_weight] if self.name_weight else TRIAL_WEIGHTS.get(length, (1.0, 3.0)))
+            NameScale(self.name_weight or TRIAL_WEIGHTS.get(length, DEFAULT_WEIGHT), length)
+            for length in ([self.name_length] if self.name_length else TRIAL_WEIGHTS)
         ]
 
 
@@ -161,6 +161,13 @@ class NameCatalogue:
     def select_known(self, labels: Collection[str]) -> list[LabelName]:
         """Return the names that are known if only these labels have documents."""
         return [name for name in self.names if name.label in labels or name.label in self.listed]
+
+
+class NamePlan(NamedTuple):
+    """Label names, and whether and how they are training documents."""
+
+    catalogue: NameCatalogue
+    choice: NameChoice
 
 
 def has_word_labels(labels: Collection[str]) -> bool:
@@ -237,8 +244,14 @@ def sample_documents(documents: Iterable[Document], is_labelled: np.ndarray) -> 
     place = {row: i for i, row in enumerate(rows.tolist())}
     drawn = [(place[row], document) for row, document in enumerate(documents) if row in place]
     sample = [document for _, document in sorted(drawn, key=lambda pair: pair[0])]
+    return limit_sample(sample)
+
+
+def limit_sample(sample: Sequence[Document]) -> list[Document]:
+    """Return the first documents, at most as many words as a trial uses."""
     n_words = np.cumsum([1 + document.text.count(" ") for document in sample])
-    return sample[: max(MIN_TRIAL_DOCUMENTS, int(np.searchsorted(n_words, MAX_TRIAL_WORDS)))]
+    limit = min(MAX_TRIAL_DOCUMENTS, max(MIN_TRIAL_DOCUMENTS, int(np.searchsorted(n_words, MAX_TRIAL_WORDS))))
+    return list(sample[:limit])
 
 
 @dataclass(frozen=True)
@@ -250,27 +263,39 @@ class NameTrial:
     names: list[LabelName]
     view: Tfidf
     run: Run
+    bag: Bag = field(repr=False)  # training documents, held-out documents, names
 
     @classmethod
     def from_documents(cls, sample: Sequence[Document], catalogue: NameCatalogue, view: Tfidf, run: Run) -> NameTrial:
         n_held_out = min(MAX_HELD_OUT_DOCUMENTS, int(HELD_OUT_SHARE * len(sample)))
-        train = sample[n_held_out:]
+        train, held_out = sample[n_held_out:], sample[:n_held_out]
         names = catalogue.select_known({label for document in train for label in document.labels})
-        view = view.replace(min_df=min(2, view.min_df))  # the sample has fewer documents than the corpus
-        return cls(train, sample[:n_held_out], names, view, run)
+        texts = [document.text for document in (*train, *held_out)]
+        repeated = [name.text for name in names] * min(2, view.min_df)  # as in fit_view_with_names
+        bag = SampleFeatures(view, texts + repeated, run).transform(WORDS if view.analyzer == AUTO else view.analyzer)
+        return cls(train, held_out, names, view, run, bag.select_rows(slice(0, len(texts) + len(names))))
 
     def score(self, scale: NameScale) -> np.ndarray:
         """Return the nDCG@5 of each held-out document after training with names; NO_NAMES trains without."""
-        names, collector = self.names if scale.weight else [], LabelCollector()
-        fitted, bag = fit_view_with_names(self.view, collector.collect(self.train), names, self.run)
-        is_known = fitted.mark_known_documents(bag)
-        labels, data = join_names(Dataset({"tfidf": bag}), is_known, collector, names, scale)
+        n_train, n_docs = len(self.train), len(self.train) + len(self.held_out)
+        train, held_out = self.bag.select_rows(slice(0, n_train)), self.bag.select_rows(slice(n_train, n_docs))
+        names, frequencies, collector = [], count_terms(train), LabelCollector()
+        if scale.weight:
+            names, name_rows = self.names, np.arange(n_docs, self.bag.n_docs)
+            frequencies = frequencies + self.view.min_df * count_terms(self.bag.select_rows(name_rows))
+            train = self.bag.select_rows(np.append(np.arange(n_train), name_rows))
+        train, held_out = select_known_terms((train, held_out), frequencies, self.view.min_df)
+        for _ in collector.collect(self.train):
+            pass
+        is_known = np.diff(train.matrix.indptr) > 0
+        labels, data = join_names(Dataset({"tfidf": train}), is_known, collector, names, scale)
         model = Parabel(n_trees=1).fit(data, run=self.run)
+        predictions = model.predict(Dataset({"tfidf": held_out}), 5, self.run)
         collector = LabelCollector()
-        texts = (document.text for document in collector.collect(self.held_out))
-        held_out = Dataset({"tfidf": fitted.transform(texts, self.run)})
+        for _ in collector.collect(self.held_out):
+            pass
         truth = collector.to_matrix(labels)  # labels that the model does not know have the last columns
-        return evaluate_per_document(model.predict(held_out, 5, self.run), truth, "nDCG@5")["nDCG@5"]
+        return evaluate_per_document(predictions, truth, "nDCG@5")["nDCG@5"]
 
 
 def fit_view_with_names(

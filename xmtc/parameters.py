@@ -132,7 +132,10 @@ def build_views(method: Method, content: str, parameters: Parameters) -> dict[st
     for key in parameters:
         if key not in known:
             name = method_name(method)
-            who = name if isinstance(type(method).required_views, tuple) else f"{name} with these members"
+            if not isinstance(type(method).required_views, tuple):
+                who = f"{name} with these {'members' if hasattr(method, 'members') else 'parameters'}"
+            else:
+                who = name
             raise unknown_parameter_error(who, key, known, f" for a corpus of {content}", f" (`xmtc methods {name}`)")
     for name, kind in kinds.items():
         view_fields = [field.name for field in fields(kind)]

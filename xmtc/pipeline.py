@@ -6,10 +6,11 @@ calibration of its scores."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import Field, dataclass, field, fields, replace
+from functools import partial
 from itertools import chain, compress, islice
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 import xmtc
 from xmtc import features
-from xmtc.analyzer_selection import AnalyzerChoice, TextSpool, count_and_sample, select_analyzer
+from xmtc.analyzer_selection import AnalyzerChoice, TextSample, TextSpool, count_and_sample, select_analyzer
 from xmtc.core.array_validation import NUMERIC_KINDS, as_document_weights
 from xmtc.core.dataset import Bag, Dataset, LabelNames, Tokens
 from xmtc.core.hyperparameters import resolve_value
@@ -36,7 +37,9 @@ from xmtc.features import FEATURES, TEXTS, FittedViews, View, Views
 from xmtc.features.columns import FittedColumns
 from xmtc.features.dense import FittedDense
 from xmtc.features.names import FittedNames, Names
+from xmtc.features.subwords import FittedSubwords
 from xmtc.features.tfidf import Tfidf
+from xmtc.features.unknown_words import measure_unknown_words
 from xmtc.methods import check_savable
 from xmtc.methods.ensemble.auto import Auto
 from xmtc.methods.ensemble.calibrated_model import widen_views
@@ -47,6 +50,7 @@ from xmtc.name_documents import (
     NO_NAMES,
     NameCatalogue,
     NameChoice,
+    NamePlan,
     NameTraining,
     build_catalogue,
     choose_name_weight,
@@ -54,6 +58,7 @@ from xmtc.name_documents import (
     fit_view_with_names,
     has_word_labels,
     join_names,
+    limit_sample,
     sample_documents,
 )
 from xmtc.parameters import (
@@ -71,6 +76,7 @@ from xmtc.parameters import (
 )
 from xmtc.scores import calibration
 from xmtc.scores.calibration import Calibration
+from xmtc.scores.drift import MAX_REFERENCE_DOCUMENTS, DriftReference
 from xmtc.tagger import Tagger
 from xmtc.text.analyzers import AUTO
 from xmtc.text.languages import detect_text_language
@@ -237,10 +243,13 @@ class Pipeline:
         documents, can_use_names = self._make_repeatable_for_names(documents)
         documents, names, language = self._collect_label_names(documents, classes)
         stream = collector.collect(self._read_in_batches(documents, run))
+        sample = TextSample(MAX_REFERENCE_DOCUMENTS) if self.calibration.calibrate else None
+        stream = stream if sample is None else sample.collect_documents(stream)
         identities = IdentityCollector() if should_identify else None
         stream = stream if identities is None else identities.collect(stream)
-        fitted, data, choices = self._fit_views(
-            stream, documents, collector, [name.text for name in names], language, run
+        plan_names = partial(self._plan_names, classes=classes, run=run) if can_use_names else None
+        fitted, data, choices, plan = self._fit_views(
+            stream, documents, collector, [name.text for name in names], language, run, plan_names
         )
         if not collector.id_by_label:
             raise XmtcError(f"None of the {data.n_docs} training documents has a label; check the labels field.")
@@ -252,15 +261,28 @@ class Pipeline:
             fitted_views=fitted,
             labels=label_index,
             classes=label_index if classes is None else StringIndex.from_strings(classes),
-            data=replace(data, Y=collector.to_matrix(labels), names=build_label_names(names, fitted, labels, run)),
+            data=data,
             fingerprint=collector.fingerprint(),
             analyzer_choices=choices,
             names=self.names,
             identities=identities,
+            sample=sample,
         )
-        if not can_use_names or not (self.names and (self.names.vocabulary or has_word_labels(collector.id_by_label))):
-            return prepared
-        return self._add_names(prepared, documents, collector, classes, run)
+        if plan is None and plan_names:  # without a choice of the analyzer, labels are known after the views
+            Y = collector.to_matrix(labels)
+            views = {name: prepared.set_analyzer(name, view) for name, view in self.views.items()}
+            plan = plan_names(collector, views["tfidf"], lambda: sample_documents(documents, np.diff(Y.indptr) > 0))
+            if plan and plan.choice.is_used:
+                fitted, data = self._fit_views_with_names(views, documents, plan, run)
+        if plan:
+            prepared = replace(prepared, name_choice=plan.choice)
+            if plan.choice.is_used:
+                prepared = prepared.join_names(fitted, data, collector, plan.catalogue, classes)
+            logging.getLogger("xmtc").info(str(prepared.name_choice))
+            if plan.choice.is_used:
+                return prepared
+        names_of_labels = build_label_names(names, fitted, labels, run)
+        return replace(prepared, data=replace(data, Y=collector.to_matrix(labels), names=names_of_labels))
 
     def _make_repeatable_for_names(self, documents: Iterable[Document]) -> tuple[Iterable[Document], bool]:
         """Return the documents, and whether they can be read again, which label names as training documents need.
@@ -276,37 +298,35 @@ class Pipeline:
             return [*first, *documents], True
         return chain(first, documents), False
 
-    def _add_names(
+    def _plan_names(
         self,
-        prepared: TrainingData,
-        documents: Iterable[Document],
         collector: LabelCollector,
+        view: View,
+        draw_sample: Callable[[], list[Document]],
         classes: Sequence[str] | None,
         run: Run,
-    ) -> TrainingData:
-        """Return the training data with label names as further documents, if held-out documents show a gain."""
-        assert self.names is not None
-        assert prepared.data.Y is not None
-        views = {name: prepared.set_analyzer(name, view) for name, view in self.views.items()}
-        is_labelled = np.diff(prepared.data.Y.indptr) > 0
-        if self.names.name_documents == AUTO and is_labelled.sum() < MIN_TRIAL_DOCUMENTS:
-            return replace(prepared, name_choice=NameChoice(NO_NAMES, describe_small_sample(int(is_labelled.sum()))))
-        sample = sample_documents(documents, is_labelled)
+    ) -> NamePlan | None:
+        """Return whether label names are further documents, as held-out documents say; None without label names."""
+        if not (self.names and (self.names.vocabulary or has_word_labels(collector.id_by_label))):
+            return None
+        assert isinstance(view, Tfidf)
+        sample = draw_sample()
+        if self.names.name_documents == AUTO and len(sample) < MIN_TRIAL_DOCUMENTS:
+            return NamePlan(NameCatalogue([], ()), NameChoice(NO_NAMES, describe_small_sample(len(sample))))
         texts = (document.text for document in sample)
         known_classes = None if classes is None else set(classes)
         catalogue = build_catalogue(self.names, sorted(collector.id_by_label), texts, known_classes)
-        tfidf = views["tfidf"]
-        assert isinstance(tfidf, Tfidf)
-        choice = choose_name_weight(self.names, catalogue, tfidf, sample, run)
-        prepared = replace(prepared, name_choice=choice)
-        if choice.is_used:
-            fitted, parts = {}, {}
-            for name, view in views.items():
-                stream = self._read_in_batches(documents, run)
-                fitted[name], parts[name] = fit_view_with_names(view, stream, catalogue.names, run)
-            prepared = prepared.join_names(fitted, Dataset(parts), collector, catalogue, classes)
-        logging.getLogger("xmtc").info(str(prepared.name_choice))
-        return prepared
+        return NamePlan(catalogue, choose_name_weight(self.names, catalogue, view, sample, run))
+
+    def _fit_views_with_names(
+        self, views: Mapping[str, View], documents: Iterable[Document], plan: NamePlan, run: Run
+    ) -> tuple[FittedViews, Dataset]:
+        """Fit views on the documents and, after them, the names of labels."""
+        fitted, parts = {}, {}
+        for name, view in views.items():
+            stream = self._read_in_batches(documents, run)
+            fitted[name], parts[name] = fit_view_with_names(view, stream, plan.catalogue.names, run)
+        return fitted, Dataset(parts)
 
     def _fit_views(
         self,
@@ -316,15 +336,18 @@ class Pipeline:
         names: list[str],
         language: str | None,
         run: Run,
-    ) -> tuple[FittedViews, Dataset, dict[str, AnalyzerChoice]]:
+        plan_names: Callable[..., NamePlan | None] | None = None,
+    ) -> tuple[FittedViews, Dataset, dict[str, AnalyzerChoice], NamePlan | None]:
         """Fit all views on the stream of a source; the labels of the documents are in the collector when the first view
-        has read them. Return also the selected analyzers, by view.
+        has read them. Return also the selected analyzers, by view, and the plan for label names if one was made.
 
-        `language` is that of the texts, for views that compare them with label names."""
+        `language` is that of the texts, for views that compare them with label names. If the analyzer of the only view
+        is selected, label names are planned with the same sample, and the view is fitted once, with the names."""
         documents = features.as_repeatable(stream, len(self.views))
         fitted: FittedViews = {}
         data: dict[str, Bag | Tokens] = {}
         choices: dict[str, AnalyzerChoice] = {}
+        plan = None
         for name, view in self.views.items():
             if isinstance(view, Tfidf) and view.analyzer == AUTO:
                 contents = features.extract_contents(documents, view.input_kind)
@@ -332,6 +355,14 @@ class Pipeline:
                 counts, sample = count_and_sample(view, spool.collect(contents) if spool else contents, run)
                 choices[name] = choice = select_analyzer(view, counts, sample, collector, run)
                 logging.getLogger("xmtc").info("analyzer=%s: %s.", choice.analyzer, choice.reason)
+                if plan_names and len(self.views) == 1:
+                    plan = plan_names(
+                        collector, view.replace(analyzer=choice.analyzer), partial(draw_documents, sample, collector)
+                    )
+                    if plan and plan.choice.is_used:
+                        counts.batches.clear()
+                        views = {name: view.replace(analyzer=choice.analyzer)}
+                        return *self._fit_views_with_names(views, source, plan, run), choices, plan
 
                 def read_again(view: View = view, spool: TextSpool | None = spool) -> Iterable[str | Texts]:
                     return spool or features.extract_contents(self._read_in_batches(source, run), view.input_kind)
@@ -345,7 +376,7 @@ class Pipeline:
                 fitted[name], data[name] = features.fit_view(view, documents, run, names)
                 if isinstance(columns := fitted[name], FittedColumns):
                     logging.getLogger("xmtc").info("The features of each document were %s.", columns.describe_scaling())
-        return fitted, Dataset(data), choices
+        return fitted, Dataset(data), choices, plan
 
     def _read_in_batches(self, documents: Iterable[Document], run: Run) -> Iterable[Document | DocumentBatch]:
         """Return a corpus as batches, which all threads read, if the view supports them; else the documents."""
@@ -377,6 +408,12 @@ def add_reading(read_options: dict[str, Any]) -> dict[str, Any]:
     return {"reading": read_options} if read_options else {}
 
 
+def draw_documents(sample: TextSample, collector: LabelCollector) -> list[Document]:
+    """Return the labelled documents of a sample, at most as many as a trial of label names uses."""
+    labels = sorted(collector.id_by_label)
+    return limit_sample(sample.draw_documents(collector.to_matrix(labels), labels))
+
+
 def is_repeatable(documents: Iterable[Document]) -> bool:
     """Return True if documents can be read twice."""
     return isinstance(documents, Sequence) or (isinstance(documents, Corpus) and not documents.is_pipe)
@@ -389,7 +426,9 @@ def build_label_names(
     texts = [name.text for name in names]
     tokens = next((view.transform_names(texts) for view in fitted.values() if isinstance(view, FittedNames)), None)
     vectors = next((view.transform(texts, run) for view in fitted.values() if isinstance(view, FittedDense)), None)
-    if tokens is None and vectors is None:
+    subword_view = next((view for view in fitted.values() if isinstance(view, FittedSubwords)), None)
+    subwords = subword_view.transform(texts, run) if subword_view and names else None
+    if tokens is None and vectors is None and subwords is None:
         return None
     id_by_label = {label: number for number, label in enumerate(labels)}
     return LabelNames(
@@ -397,6 +436,7 @@ def build_label_names(
         labels=np.array([id_by_label[name.label] for name in names], np.int32),
         preferred=np.array([name.is_preferred for name in names], np.bool_),
         vectors=vectors,
+        subwords=subwords,
     )
 
 
@@ -414,6 +454,7 @@ class TrainingData:
     names: NameTraining | None = None
     name_choice: NameChoice | None = None  # if label names may be training documents; those are the last rows of data
     identities: IdentityCollector | None = None  # of the documents
+    sample: TextSample | None = None  # of the documents, to measure unknown words
 
     @property
     def n_docs(self) -> int:
@@ -507,7 +548,20 @@ class TrainingData:
             | {"scores": fitted.as_json()}
         )
         views = {name: view for name, view in self.fitted_views.items() if name in model.views}
-        return Tagger(views, self.classes, frequencies, model, about, history=tuple(history))
+        reference = self.complete_reference(fitted.reference, views, run)
+        return Tagger(views, self.classes, frequencies, model, about, history=tuple(history), reference=reference)
+
+    def complete_reference(
+        self, reference: DriftReference | None, views: FittedViews, run: Run
+    ) -> DriftReference | None:
+        """Return the reference with the numbers of the classes and the unknown words of documents."""
+        if reference is None:
+            return None
+        if len(self.classes) > len(self.labels):
+            reference = reference.with_labels(self.class_ids)
+        texts = [] if self.sample is None else self.sample.draw()[1]
+        unknown = measure_unknown_words(views, texts, run, self.data)
+        return reference if unknown is None else replace(reference, unknown=unknown.astype(np.float32))
 
     def build_labelled_dataset(self, documents: Iterable[Document], run: Run = Run()) -> Dataset:
         """Return other documents in the fitted views, with their labels."""

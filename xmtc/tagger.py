@@ -23,7 +23,17 @@ from xmtc.errors import XmtcError, find_similar_names, truncate_text
 from xmtc.explain.highlights import Highlight, highlight
 from xmtc.explain.word_weights import sum_by_word, weigh_words
 from xmtc.features import FEATURES, FittedViews, view_class
+from xmtc.features.unknown_words import measure_unknown_words
 from xmtc.scores import LabelSelector
+from xmtc.scores.drift import (
+    MIN_DRIFT_DOCUMENTS,
+    REFERENCE_DEPTH,
+    DriftReference,
+    DriftReport,
+    Observations,
+    compare_with_reference,
+)
+from xmtc.scores.quality import QualityEstimates
 from xmtc.scores.thresholds import fingerprint_model
 from xmtc.storage.form import check_finite
 from xmtc.text.normalisation import normalize_unicode
@@ -106,6 +116,7 @@ class Tagger:
     concepts: LabelConcepts | None = None  # concepts of the labels, if a vocabulary is attached
     allowed: np.ndarray | None = None  # (n_labels,) bool, labels that may be predicted; None: all
     decision: LabelSelector | None = None  # tuned thresholds, if there are any
+    reference: DriftReference | None = None  # predictions for held-out documents, to compare new texts with
     training: TrainingStore | None = field(default=None, repr=False, compare=False)  # documents, kept for updates
 
     def __repr__(self) -> str:
@@ -198,6 +209,55 @@ class Tagger:
         check_k(k)
         predictions = self._predict(self._as_dataset(documents, run), k, run, allowed, always)
         return predictions if threshold is None else predictions.apply_threshold(threshold)
+
+    def predict_with_quality(
+        self,
+        documents: Documents | Dataset,
+        run: Run = Run(),
+        *,
+        allowed: np.ndarray | None = None,
+        always: bool = False,
+    ) -> tuple[Predictions, QualityEstimates]:
+        """Return the labels above the tuned thresholds, and how good they are by the model's gate.
+
+        Parameters
+        ----------
+        documents
+            Texts, Documents, or the Dataset that `transform` returned.
+        run
+            Threads and device.
+        allowed
+            Labels to choose from, (n_labels,) bool; by default those that the model's own filter allows.
+        always
+            Also predict for documents without any known word, which otherwise get no labels.
+
+        Raises
+        ------
+        XmtcError
+            If the model has no gate for its current scores.
+
+        Returns
+        -------
+        Predictions
+            Label numbers and their scores, best first.
+        QualityEstimates
+            Estimated precision, recall and F1 of each document, and whether it is published without a person.
+        """
+        decision = self.require_decision()
+        if not decision.gate:
+            raise XmtcError(
+                "The model has no gate; `xmtc thresholds MODEL CORPUS --publish precision=0.9` tests one on labelled "
+                "documents."
+            )
+        allowed = self.allowed if allowed is None else allowed
+        ranked = self._predict(self._as_dataset(documents, run), decision.depth, run, allowed, always)
+        selected = decision(ranked)
+        return selected, decision.gate[0].estimate(ranked, selected)
+
+    @property
+    def has_gate(self) -> bool:
+        """True if `predict_with_quality` can estimate the quality of tags."""
+        return self.decision is not None and bool(self.decision.gate)
 
     def _predict(self, data: Dataset, k: int, run: Run, allowed: np.ndarray | None, always: bool) -> Predictions:
         """Return the best k labels; `allowed` None applies no filter, not even the model's own."""
@@ -297,8 +357,9 @@ class Tagger:
         return replace(self, decision=decision, about=about | {"decision": decision.describe() | description})
 
     def with_model(self, model: Model) -> Tagger:
-        """Return a copy with another model, such as a calibrated one, and without the thresholds of the old scores."""
-        return replace(self.with_decision(None), model=model)
+        """Return a copy with another model, such as a calibrated one, and without thresholds and reference for the old
+        scores."""
+        return replace(self.with_decision(None), model=model, reference=None)
 
     def transform(self, documents: Documents, run: Run = Run()) -> Dataset:
         """Return the features of texts or Documents."""
@@ -323,7 +384,7 @@ class Tagger:
             check_finite(self.views, "views")
             check_finite(self.model, "model")
             check_finite(self.decision, "decision")
-            attached = [part for part in (self.concepts, self.decision) if part is not None]
+            attached = [part for part in (self.concepts, self.decision, self.reference) if part is not None]
             for part in (*self.views.values(), self.labels, self.model, *attached):
                 part.check()
             model_folder.check_document_lengths(self.views, self.model)
@@ -400,6 +461,51 @@ class Tagger:
             lineage = self.concepts.lineage(unseen_labels)
         n_docs = self.about["n_docs"]
         return evaluation.evaluate(predictions, Y, metrics, self.frequencies, propensity, n_docs, lineage, assigned)
+
+    def measure_drift(self, documents: Documents, run: Run = Run()) -> DriftReport:
+        """Compare new texts with the held-out documents on which the model was calibrated; labels are not needed.
+
+        Parameters
+        ----------
+        documents
+            New texts or Documents.
+        run
+            Threads and device.
+
+        Returns
+        -------
+        DriftReport
+            Unknown words, scores, predicted labels and estimated accuracy.
+
+        Raises
+        ------
+        XmtcError
+            If the model has no reference, or there are too few texts.
+        """
+        documents = list(as_documents(documents))
+        if len(documents) < MIN_DRIFT_DOCUMENTS:
+            raise XmtcError(
+                f"Found {len(documents):,} documents, expected at least {MIN_DRIFT_DOCUMENTS} to compare with the "
+                "reference of the model; give more."
+            )
+        return compare_with_reference(self.require_reference(), self.observe(documents, run))
+
+    def observe(self, documents: Sequence[Document], run: Run = Run()) -> Observations:
+        """Return the best predictions of documents and their shares of unknown words, without the model's filter."""
+        data = self.transform(documents, run)
+        predictions = self._predict(data, min(REFERENCE_DEPTH, len(self.labels)), run, None, always=True)
+        texts = [document.text for document in documents]
+        return Observations.from_predictions(predictions, measure_unknown_words(self.views, texts, run))
+
+    def require_reference(self) -> DriftReference:
+        """Return the reference of the model; raise XmtcError if it has none."""
+        self.check()
+        if self.reference is None:
+            raise XmtcError(
+                "The model has no reference for drift, because its scores were not calibrated on held-out documents; "
+                "`xmtc calibrate MODEL CORPUS` calibrates it."
+            )
+        return self.reference
 
     def explain(self, text: str, label: str, n: int = 20) -> list[tuple[str, float]]:
         """Return the words with the largest contributions to the score of a label.
@@ -507,7 +613,12 @@ class Tagger:
             then, saving is refused, so that the change of another process is not lost.
         """
         parts = {"views": self.views, "labels": self.labels, "frequencies": self.frequencies, "model": self.model}
-        attached = {"concepts": self.concepts, "allowed": self.allowed, "decision": self.decision}
+        attached = {
+            "concepts": self.concepts,
+            "allowed": self.allowed,
+            "decision": self.decision,
+            "reference": self.reference,
+        }
         parts |= {name: part for name, part in attached.items() if part is not None}
         model_folder.save(folder, self.about, parts, self.history, expected_stamp, self.training)
 

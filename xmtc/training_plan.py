@@ -46,7 +46,16 @@ RANKER_SECONDS_PER_CANDIDATE = 1e-4
 CANDIDATES_PER_MEMBER = 12  # of each document; members have most in common
 MEMORY_SHARE, COPIES, BYTES_PER_FEATURE = 0.5, 3, 8  # of a feature matrix during training
 FALLBACK = "parabel"  # fastest method
-METHODS_BY_ANALYZER = (("", "parabel"), ("", "bonsai"), ("", "dismec"), ("words:1-2", "dismec"), ("chars", "dismec"))
+# A stacked combination gains from members on different views, also on words where pairs of words are better alone.
+METHODS_BY_ANALYZER = (
+    ("", "parabel"),
+    ("", "bonsai"),
+    ("", "dismec"),
+    ("words:1-2", "dismec"),
+    ("words", "dismec"),
+    ("words", "bonsai"),
+    ("chars", "dismec"),
+)
 METHODS_OF_FEATURES = (("", "parabel"), ("", "bonsai"), ("", "dismec"))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import xmtc
+from commands import invoke
 from planted import make_planted_corpus
 from scipy.sparse import csr_array
 
@@ -301,7 +301,7 @@ def place(tmp_path_factory, corpus_with_errors) -> Path:
 
 
 def test_command_prints_the_worst_findings_and_writes_all(place):
-    done = xmtc("data", "audit", "train.jsonl", "--test", "test.jsonl", "-o", "found.csv", cwd=place)
+    done = invoke("data", "audit", "train.jsonl", "--test", "test.jsonl", "-o", "found.csv", cwd=place)
     assert done.returncode == 0
     stdout, stderr = done.stdout.decode(), done.stderr.decode()
     assert "201 documents with" in stderr
@@ -323,7 +323,7 @@ def test_command_prints_the_worst_findings_and_writes_all(place):
 def test_extension_sets_the_format_of_the_table(place, name):
     if name.endswith("xlsx"):
         pytest.importorskip("xlsxwriter")
-    done = xmtc("data", "audit", "train.jsonl", "-q", "--folds", 2, "--json", "-o", name, cwd=place)
+    done = invoke("data", "audit", "train.jsonl", "-q", "--folds", 2, "--json", "-o", name, cwd=place)
     assert done.returncode == 0
     assert not done.stderr
     result = json.loads(done.stdout)
@@ -348,7 +348,7 @@ def test_extension_sets_the_format_of_the_table(place, name):
     ],
 )
 def test_invalid_options_give_one_error_message(place, words, sentence):
-    done = xmtc("data", "audit", "train.jsonl", *words, cwd=place)
+    done = invoke("data", "audit", "train.jsonl", *words, cwd=place)
     assert done.returncode == 2
     assert sentence in done.stderr.decode()
     assert "Traceback" not in done.stderr.decode()
@@ -356,7 +356,7 @@ def test_invalid_options_give_one_error_message(place, words, sentence):
 
 @pytest.mark.parametrize("folds", ["1", "0", "-3"])
 def test_too_few_folds_are_refused_before_any_output(place, folds):
-    done = xmtc("data", "audit", "absent.jsonl", "--folds", folds, cwd=place)
+    done = invoke("data", "audit", "absent.jsonl", "--folds", folds, cwd=place)
     assert done.returncode == 2
     assert not done.stdout
     assert done.stderr.decode().startswith(f"xmtc: --folds {folds} leaves no training documents")
@@ -370,7 +370,7 @@ def test_corpus_of_features_is_audited(tmp_path):
     lines = [f"{row[0] % 4} {' '.join(f'{c}:1' for c in row)}" for row in rows]
     lines.append(lines[7])
     (tmp_path / "corpus.txt").write_text("\n".join([f"{len(lines)} 40 4", *lines]) + "\n")
-    done = xmtc("data", "audit", "corpus.txt", "--json", "-q", cwd=tmp_path)
+    done = invoke("data", "audit", "corpus.txt", "--json", "-q", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["documents"] == 61

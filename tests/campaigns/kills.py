@@ -134,7 +134,7 @@ def read_content(place: Path, kind: str) -> dict[str, bytes]:
 
 
 def warm_up(kind: str) -> None:
-    """Import what every child needs. Of PyTorch only its modules, because its threads would not survive a fork."""
+    """Import what every child needs. No tensor is created, because threads of PyTorch do not survive a fork."""
     if kind in NETWORKS:
         method_class(kind)
         return

@@ -92,15 +92,16 @@ class ParameterCase:
 
 
 def get_quick_parameters(method: str) -> dict[str, Any]:
-    """Return fast parameters of a method; methods of subwords need an encoder, and are skipped without one."""
+    """Return fast parameters of a method; methods that read an encoder are skipped without one."""
     kind = method_class(method)
     one_pass = {"epochs": 1} if "epochs" in {field.name for field in fields(kind)} else {}
-    if kind.required_views != ("subwords",):
+    if not {"subwords", "dense"}.intersection(kind().required_views):
         return kind.quick_parameters | one_pass
     sys.path.append(str(HERE))
     from tiny_encoders import tiny
 
-    return {"encoder": tiny("bert"), **kind.quick_parameters, **one_pass}
+    name = "encoder" if "subwords" in kind().required_views else "sentence_encoder"
+    return {name: tiny("bert"), **kind.quick_parameters, **one_pass}
 
 
 def list_values(field: Field) -> list[Any]:
@@ -175,7 +176,8 @@ def call_with_argument(case: ParameterCase) -> tuple[Classifier, Any, Prediction
     labels, name, value = make_planted_corpus(N_DOCS, seed=0)[1], case.name, case.value
     of_features = "scale" in name or "weight" in name
     documents = make_matrix(value, name == "raw scales") if "scale" in name else make_matrix(1.0)
-    if not of_features or method_class(case.method).required_views in (("words",), ("subwords",)):
+    views = method_class(case.method)().required_views
+    if not of_features or {"words", "subwords", "dense"}.intersection(views):
         documents = make_planted_corpus(N_DOCS, seed=0)[0]
     weights = {"weight": [value] * N_DOCS, "weights": [value, *[1.0] * (N_DOCS - 1)]}.get(name)
     set_up = {name: value} if name in ("threads", "device") else {}

@@ -140,8 +140,6 @@ class TestUnsetParameters:
         (lambda: Classifier().set_params(C=-1), "C=-1 is invalid"),
         (lambda: Classifier("consensus", members=("parabel", "plt"), parabel__C=-1), "C=-1 is invalid"),
         (lambda: Classifier("consensus", members=("parabel", "plt"), dismec__C=1), "has no member 'dismec'"),
-        (lambda: Classifier(n_jobs=4), "has no parameter 'n_jobs'; set the number of threads with fit(X, y, run=Run("),
-        (lambda: Classifier(random_state=0), "has no parameter 'random_state'; the random seed is the parameter seed"),
         (lambda: Classifier(device="cuda"), 'set the device with fit(X, y, run=Run(device="cuda"))'),
         (lambda: Classifier(class_weight="balanced"), "give weights of documents with fit(X, y, sample_weight)"),
         (lambda: Classifier().fit(TEXTS, TAGS, run=4), "run=4 is invalid; expected a Run, such as run=Run(threads=4)"),

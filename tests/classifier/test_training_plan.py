@@ -82,6 +82,8 @@ def test_candidates():
     view = Pipeline.from_parameters("auto").views["tfidf"]
     assert PlanCandidate("chars", "dismec") in list_candidates(view, "words")
     assert PlanCandidate("chars", "dismec") not in list_candidates(view, "chars")
+    assert PlanCandidate("words", "bonsai") in list_candidates(view, "words:1-2")
+    assert PlanCandidate("words", "bonsai") not in list_candidates(view, "words")
     assert {candidate.analyzer for candidate in list_candidates(view, None)} == {""}  # the user has set the analyzer
 
 
@@ -136,7 +138,7 @@ def test_plan_has_the_parameters_of_the_user():
 
 
 def test_little_memory(monkeypatch):
-    monkeypatch.setattr("xmtc.training_plan.MEMORY_SHARE", 0.0)
+    monkeypatch.setattr("xmtc.training_plan.get_memory_limit", lambda: 1000)
     plan = make_training_plan(Auto(), Pipeline.from_parameters("auto").views["tfidf"], DOCUMENTS, ONE)
     assert plan == TrainingPlan("parabel", plan.parameters, "the memory suffices for no other method", 10.0)
 

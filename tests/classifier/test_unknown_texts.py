@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import make_place, xmtc
+from commands import invoke, make_place
 from planted import make_planted_corpus, planted_words
 from scipy.sparse import csr_array
 
@@ -162,20 +162,20 @@ def place(tmp_path_factory) -> Path:
 
 def test_commands_report_texts_without_labels(place):
     answers = [
-        json.loads(line)["labels"] for line in xmtc("predict", "model", "two.jsonl", cwd=place).stdout.splitlines()
+        json.loads(line)["labels"] for line in invoke("predict", "model", "two.jsonl", cwd=place).stdout.splitlines()
     ]
     assert [len(labels) for labels in answers] == [5, 0]
-    always = xmtc("predict", "model", "two.jsonl", "--always", "--format", "csv", cwd=place).stdout
+    always = invoke("predict", "model", "two.jsonl", "--always", "--format", "csv", cwd=place).stdout
     assert len(always.splitlines()) == 11
 
-    done = xmtc("evaluate", "model", "two.jsonl", "P@1", "--json", cwd=place)
+    done = invoke("evaluate", "model", "two.jsonl", "P@1", "--json", cwd=place)
     assert json.loads(done.stdout) == {"P@1": 0.5}
     said = (
-        b"1 of the 2 documents in two.jsonl have no known word: they get no label and count as missed (see --always)."
+        b"Documents without any known word in two.jsonl: 1 of 2. They get no label and count as missed (see --always)."
     )
     assert said in done.stderr
-    assert xmtc("evaluate", "model", "two.jsonl", "P@1", "--always", cwd=place).stderr == b""
+    assert invoke("evaluate", "model", "two.jsonl", "P@1", "--always", cwd=place).stderr == b""
 
-    done = xmtc("explain", "model", "--string", UNKNOWN, cwd=place)
+    done = invoke("explain", "model", "--string", UNKNOWN, cwd=place)
     assert (done.stdout, done.returncode) == (b"", 0)
     assert done.stderr == b"The model knows no word of this text, so it predicts no label.\n"

@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import XMTC, lines_of, make_place, xmtc
+from commands import XMTC, invoke, lines_of, make_place, xmtc
+from cpu_time import limited_cpu_time
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def place(tmp_path_factory) -> Path:
 
 
 def test_train_prints_a_summary_and_the_next_command(place):
-    done = xmtc("train", "train.jsonl", "-o", "other", "-p", "n_trees=1", "--valid", "test.jsonl", cwd=place)
+    done = invoke("train", "train.jsonl", "-o", "other", "-p", "n_trees=1", "--valid", "test.jsonl", cwd=place)
     assert done.stdout == b""
     assert b"parabel trained on 400 documents with 40 labels" in done.stderr
     assert b"Next: xmtc evaluate other CORPUS" in done.stderr
@@ -34,13 +35,13 @@ def test_train_prints_a_summary_and_the_next_command(place):
 
 def test_predict_writes_three_formats(place):
     answers = [
-        json.loads(line) for line in xmtc("predict", "model", "test.jsonl", "-k", "2", cwd=place).stdout.splitlines()
+        json.loads(line) for line in invoke("predict", "model", "test.jsonl", "-k", "2", cwd=place).stdout.splitlines()
     ]
     assert len(answers) == 60
     assert answers[0]["id"] == "d0"
     assert [len(answer["labels"]) for answer in answers] == [2] * 60
     for format, delimiter in (("csv", ","), ("tsv", "\t")):
-        text = xmtc("predict", "model", "test.jsonl", "-k", "2", "--format", format, cwd=place).stdout.decode()
+        text = invoke("predict", "model", "test.jsonl", "-k", "2", "--format", format, cwd=place).stdout.decode()
         rows = list(csv.DictReader(io.StringIO(text), delimiter=delimiter))
         assert len(rows) == 120
         assert rows[1]["rank"] == "2"
@@ -49,7 +50,7 @@ def test_predict_writes_three_formats(place):
 
 def test_predict_reads_a_pipe_and_keeps_documents_without_labels(place):
     unlabelled = b'{"text": "word1alpha word1beta"}\n{"text": "noise1"}\n'
-    done = xmtc("predict", "model", "-", "--threshold", "0.5", "--format", "csv", input=unlabelled, cwd=place)
+    done = invoke("predict", "model", "-", "--threshold", "0.5", "--format", "csv", input=unlabelled, cwd=place)
     assert done.returncode == 0, done.stderr
     rows = done.stdout.decode().splitlines()
     assert rows[1].startswith("1,1,label-01,")
@@ -57,44 +58,43 @@ def test_predict_reads_a_pipe_and_keeps_documents_without_labels(place):
 
 
 def test_predict_reads_plain_lines(place):
-    done = xmtc("predict", "model", "-", "-k", "1", input=b"word7alpha word7gamma\nword9beta, word9gamma\n", cwd=place)
+    done = invoke(
+        "predict", "model", "-", "-k", "1", input=b"word7alpha word7gamma\nword9beta, word9gamma\n", cwd=place
+    )
     assert [json.loads(line)["labels"][0]["label"] for line in done.stdout.splitlines()] == ["label-07", "label-09"]
 
 
 def test_evaluate_prints_a_table_or_json(place):
-    table = xmtc("evaluate", "model", "test.jsonl", cwd=place).stdout.decode()
+    table = invoke("evaluate", "model", "test.jsonl", cwd=place).stdout.decode()
     assert [line.split()[0] for line in table.splitlines()] == ["P@1", "nDCG@1", "PSP@1"]
-    values = json.loads(xmtc("evaluate", "model", "test.jsonl", "p@1", "PSP@3", "--json", cwd=place).stdout)
+    values = json.loads(invoke("evaluate", "model", "test.jsonl", "p@1", "PSP@3", "--json", cwd=place).stdout)
     assert values["P@1"] > 0.95
     assert f"P@1 {100 * values['P@1']:6.2f}" in table
 
 
 def test_metric_without_a_value_is_null_in_json(place):
     (place / "two.jsonl").write_text(lines_of(2, seed=1))
-    done = xmtc("evaluate", "model", "two.jsonl", "AUC@rare", "--json", cwd=place)
+    done = invoke("evaluate", "model", "two.jsonl", "AUC@rare", "--json", cwd=place)
     assert json.loads(done.stdout) == {"AUC@rare": None}
 
 
 def test_methods_lists_methods_and_their_parameters(place):
-    assert b"parabel" in xmtc("methods").stdout
-    shown = xmtc("methods", "parabel").stdout.decode()
+    assert b"parabel" in invoke("methods").stdout
+    shown = invoke("methods", "parabel").stdout.decode()
     assert re.search(r"n_trees +3 ", shown)
     assert "Text features:\n\n  min_df" in shown
     assert re.search(r"Features of the corpus:\n\n  unit_length +True ", shown)
-    assert re.search(r"unit_length +False ", xmtc("methods", "fastxml").stdout.decode())
+    assert re.search(r"unit_length +False ", invoke("methods", "fastxml").stdout.decode())
 
 
 def test_info_runs(place):
-    assert json.loads(xmtc("info", "model", "--verify", cwd=place).stdout)["method"] == "parabel"
+    assert json.loads(invoke("info", "model", "--verify", cwd=place).stdout)["method"] == "parabel"
 
 
 def test_help_answers_quickly():
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        assert xmtc("--help").returncode == 0
-        seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 0.5
+    with limited_cpu_time(1.5):
+        for _ in range(3):
+            assert xmtc("--help").returncode == 0
 
 
 def test_version():
@@ -181,7 +181,7 @@ def test_user_errors_are_one_line_with_exit_code_2(place, words, sentence):
     (place / "sparse.txt").write_text("1 3 2\n0,1 0:1 2:1\n")
     (place / "plain.txt").write_text("a text\n")
     (place / "table.csv").write_text("text,title\na word,A title\n")
-    done = xmtc(*words, input=b"", cwd=place)
+    done = invoke(*words, input=b"", cwd=place)
     assert done.returncode == 2
     assert done.stdout == b""
     said = done.stderr.decode()
@@ -193,7 +193,7 @@ def test_user_errors_are_one_line_with_exit_code_2(place, words, sentence):
 def test_bad_line_is_skipped_and_saved(place):
     (place / "torn.jsonl").write_text(lines_of(50, seed=3) + "{torn\n")
     assert b"torn.jsonl, line 51: " in xmtc("train", "torn.jsonl", "-o", "m", cwd=place).stderr
-    done = xmtc("train", "torn.jsonl", "-o", "m2", "--on-error", "skip", cwd=place)
+    done = invoke("train", "torn.jsonl", "-o", "m2", "--on-error", "skip", cwd=place)
     assert done.returncode == 0
     assert b"1 line of torn.jsonl set aside in torn.jsonl.rejects" in done.stderr
     assert (place / "torn.jsonl.rejects").read_text().endswith("{torn\n")

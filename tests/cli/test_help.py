@@ -38,6 +38,15 @@ def test_help_fits_in_80_columns(name):
     assert max(map(len, lines)) <= 80
 
 
+@pytest.mark.parametrize("name", ["update", "vocab migrate"])
+def test_paragraphs_are_wrapped_at_the_width_of_the_terminal(name):
+    result = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "300"}, prog_name="xmtc")
+    description = result.output.partition("╭")[0].strip().splitlines()
+    sentences = [line.strip() for line in description if line.strip()]
+    assert len(sentences) == 3  # usage, first and second paragraph
+    assert all(sentence.endswith(".") for sentence in sentences[1:])
+
+
 def test_an_option_has_the_same_value_in_all_commands():
     metavars = defaultdict(set)
     for command in COMMANDS.values():

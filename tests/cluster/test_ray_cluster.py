@@ -44,7 +44,7 @@ from xmtc.methods import METHODS, method_class
 from xmtc.pipeline import Pipeline
 
 STORE = 80 * 2**20  # bytes of the object store of a node: about the minimum of Ray
-KINDS = {name: method_class(name) for name in METHODS if name not in ("ensemble", "consensus")}
+KINDS = {name: method_class(name) for name in METHODS if name not in ("ensemble", "consensus", "slice")}
 SHARED = [name for name, kind in KINDS.items() if kind.has_cluster_support and not kind.has_multiprocess_support]
 TEXTS, TAGS = make_planted_corpus(300, 1)
 DOCUMENTS = list(to_documents(TEXTS, TAGS))

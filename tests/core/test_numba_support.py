@@ -33,6 +33,7 @@ print(words.find_packed(words.text, words.ends), hash_bytes._cache.cache_path)
 """
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("is_allowed", [True, False])
 def test_kernels_compile_without_a_writable_cache(is_allowed: bool, tmp_path: Path) -> None:
     code = CODE.format(allowed=str(tmp_path) if is_allowed else "")
@@ -43,6 +44,7 @@ def test_kernels_compile_without_a_writable_cache(is_allowed: bool, tmp_path: Pa
     assert place.startswith(str(tmp_path / f"xmtc-{os.getuid()}")) == is_allowed
 
 
+@pytest.mark.integration
 def test_cached_kernels_load_without_the_compiler(tmp_path: Path) -> None:
     """The array support of Numba is imported only by the compiler."""
     code = "import sys\nfrom xmtc.text.string_index import StringIndex"
@@ -54,6 +56,7 @@ def test_cached_kernels_load_without_the_compiler(tmp_path: Path) -> None:
         assert result == f"[0 1] {is_compiled}\n"
 
 
+@pytest.mark.integration
 def test_new_kernels_call_cached_kernels(tmp_path: Path) -> None:
     kernels = "@kernel\ndef twice(x):\n    return 2 * x\n\n\n@kernel\ndef more(x):\n    return twice(x) + 1\n"
     (tmp_path / "kernels.py").write_text(f"from xmtc.core.numba_support import kernel\n\n\n{kernels}")
@@ -103,6 +106,7 @@ def test_long_compilation_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert reports[0] == pytest.approx(50.55)
 
 
+@pytest.mark.integration
 def test_only_the_first_command_reports_compilation(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text(
         '{"text": "fish swim", "labels": ["a"]}\n{"text": "fish fly", "labels": []}\n'

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import rich.progress
-from commands import lines_of, make_place, xmtc
+from commands import invoke, lines_of, make_place
 
 from xmtc.cli.log import make_json_log
 from xmtc.core import progress
@@ -253,6 +253,7 @@ def slow_command(corpus_folder: Path, *words: str) -> subprocess.CompletedProces
 TRAIN = ("train", "train.jsonl", "-m", "parabel", "-p", "max_leaf=10", "-o", "slow")
 
 
+@pytest.mark.integration
 def test_slow_training_without_a_terminal_prints_lines(corpus_folder):
     message = slow_command(corpus_folder, *TRAIN).stderr.splitlines()
     assert STAMP.match(message[0])
@@ -260,6 +261,7 @@ def test_slow_training_without_a_terminal_prints_lines(corpus_folder):
     assert message[-1].startswith("slow: parabel trained on 400 documents")
 
 
+@pytest.mark.integration
 def test_quiet_is_silent(corpus_folder):
     done = slow_command(corpus_folder, *TRAIN, "--quiet")
     assert (done.stdout, done.stderr) == ("", "")
@@ -279,9 +281,10 @@ def read_log(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.integration
 def test_a_log_has_a_json_line_for_each_event_in_order(corpus_folder):
     words = ("train", "train.jsonl", "-p", "max_leaf=10", "-o", "logged", "--log-json", "log.jsonl", "-q")
-    assert xmtc(*words, cwd=corpus_folder).returncode == 0
+    assert invoke(*words, cwd=corpus_folder).returncode == 0
     result = read_log(corpus_folder / "log.jsonl")
     assert [entry["time"] for entry in result] == sorted(entry["time"] for entry in result)
     ended = [entry["title"] for entry in result if entry["event"] == "stage"]
@@ -294,14 +297,15 @@ def test_a_log_has_a_json_line_for_each_event_in_order(corpus_folder):
     assert [entry for entry in result if entry["event"] in ("stage", "pass")] == history
     assert command == {"event": "command", "command": f"xmtc {' '.join(words)}"}
 
-    assert xmtc("evaluate", "model", "test.jsonl", "--log-json", "log.jsonl", cwd=corpus_folder).returncode == 0
+    assert invoke("evaluate", "model", "test.jsonl", "--log-json", "log.jsonl", cwd=corpus_folder).returncode == 0
     more = read_log(corpus_folder / "log.jsonl")
     assert [entry["title"] for entry in more[len(result) :: 2]] == ["reading texts", "predicting"]
 
 
+@pytest.mark.integration
 def test_log_overwrites_only_logs(corpus_folder):
     def run_rejected(*words) -> str:
-        done = xmtc(*words, cwd=corpus_folder)
+        done = invoke(*words, cwd=corpus_folder)
         assert done.returncode == 2
         return done.stderr.decode()
 
@@ -314,7 +318,7 @@ def test_log_overwrites_only_logs(corpus_folder):
     )
     assert "--log-json - is not a file" in run_rejected(*words, "-")
     (corpus_folder / "own").mkdir()
-    done = xmtc("train", "train.jsonl", "-p", "max_leaf=10", "-o", "own", cwd=corpus_folder)
+    done = invoke("train", "train.jsonl", "-p", "max_leaf=10", "-o", "own", cwd=corpus_folder)
     assert done.returncode == 0
     inside = ("train", "train.jsonl", "-o", "own", "--log-json", "own/log.jsonl")
     assert "own/log.jsonl lies in the folder of a model" in run_rejected(*inside)  # reported before the training
@@ -340,17 +344,17 @@ def test_bar_that_starts_during_the_end_is_removed(monkeypatch):
             calls.append("stop")
 
     monkeypatch.setattr(rich.progress, "Progress", SlowBars)
-    monkeypatch.setattr(progress, "BAR_DELAY_SECONDS", 0.0)
     with progress.show_bar("training", 4):
-        time.sleep(0.05)
+        time.sleep(progress.BAR_DELAY_SECONDS + 0.05)
     assert calls == ["start", "stop"]
 
 
+@pytest.mark.integration
 def test_tuning_logs_trials_and_training(corpus_folder):
     pytest.importorskip("optuna")
     (corpus_folder / "few.jsonl").write_text(lines_of(120, seed=2))
     searching = ("--trials", "2", "-s", "n_trees=1,2", "-p", "max_leaf=10", "-o", "tuned")
-    done = xmtc("tune", "few.jsonl", *searching, "-q", "--log-json", "tune.jsonl", cwd=corpus_folder)
+    done = invoke("tune", "few.jsonl", *searching, "-q", "--log-json", "tune.jsonl", cwd=corpus_folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr == b""
     result = read_log(corpus_folder / "tune.jsonl")

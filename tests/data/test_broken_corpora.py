@@ -1,7 +1,7 @@
 """Broken corpora: every kind of broken input with its exact error message.
 
 A message that begins with `line`, `row` or `file` is about one bad document among good ones; the path precedes it, and
-`REMEDY` follows. Those inputs are also read with on_error="skip": the good documents must be read, and the bad one must
+`REMEDY` follows. These inputs are also read with on_error="skip": the good documents must be read, and the bad one must
 be in the rejects file.
 """
 # ruff: noqa: E501 — one line per kind of broken input keeps the table readable as a table
@@ -323,11 +323,12 @@ WORDS = b'text labels , " { [ : 1 -1 <a> __label__ # e9 nan | PAR1'.split()
 crumbs = st.sampled_from([*WORDS, b"1 2 3", b"\t", b"\n", b"\r", b" ", b"\0", b"PK\x03\x04", b"\x1f\x8b"])
 
 
+@pytest.mark.integration
 @pytest.mark.filterwarnings("ignore::xmtc.data.layout.CorpusWarning")
 @pytest.mark.parametrize("format", [None, *FORMATS])
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
 @given(content=st.lists(crumbs | st.binary(max_size=8), max_size=25).map(b"".join))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_random_bytes_give_documents_or_one_error_message(format: str | None, on_error: str, content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "corpus").write_bytes(content)

@@ -18,6 +18,8 @@ import readers  # noqa: E402
 
 from xmtc.errors import XmtcError  # noqa: E402
 
+pytestmark = pytest.mark.integration
+
 
 def test_damaged_corpora_have_no_findings():
     outcome = cases.run_in_process(readers.case, 2026, range(600))

@@ -152,6 +152,7 @@ def corpus() -> list[Document]:
     return build_demo_documents()
 
 
+@pytest.mark.integration
 def test_corpus_has_the_expected_size(corpus: list[Document]) -> None:
     tags = Counter(tag for document in corpus for tag in document.labels)
     assert 3_000 <= len(corpus) <= 6_000
@@ -161,6 +162,7 @@ def test_corpus_has_the_expected_size(corpus: list[Document]) -> None:
     assert {"numpy", "scipy", "sklearn", "asyncio"} <= set(tags)
 
 
+@pytest.mark.integration
 def test_every_document_has_text_and_labels(corpus: list[Document]) -> None:
     for document in corpus:
         own_name = document.id.rpartition(".")[2]
@@ -170,12 +172,14 @@ def test_every_document_has_text_and_labels(corpus: list[Document]) -> None:
         assert all(tag.isidentifier() and not tag.startswith("_") for tag in document.labels), document.id
 
 
+@pytest.mark.integration
 def test_documents_are_sorted_and_unique(corpus: list[Document]) -> None:
     names = [document.id for document in corpus]
     assert names == sorted(set(names))
     assert len({document.text for document in corpus}) == len(corpus)
 
 
+@pytest.mark.integration
 def test_known_documents(corpus: list[Document]) -> None:
     tags = {document.id.rpartition(".")[2]: document.labels for document in corpus}
     assert {"numpy", "type1", "type2", "can_cast"} <= set(tags["promote_types"])  # compiled
@@ -183,6 +187,7 @@ def test_known_documents(corpus: list[Document]) -> None:
     assert {"sklearn", "linear_model", "C", "penalty", "SGDClassifier"} <= set(tags["LogisticRegression"])
 
 
+@pytest.mark.integration
 def test_corpus_of_numpy_is_reproducible(
     corpus: list[Document], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +197,7 @@ def test_corpus_of_numpy_is_reproducible(
     assert [again[document.id] for document in before] == before
 
 
+@pytest.mark.integration
 def test_split_is_stored(corpus: list[Document]) -> None:
     train, test = split_demo_documents(corpus, seed=3, share=0.25)
     assert len(test) == round(len(corpus) / 4)

@@ -22,6 +22,7 @@ from xmtc.data.corpus import open_corpus
 from xmtc.data.document import Document
 from xmtc.data.file_streams import read_blocks
 from xmtc.data.label_collector import LabelCollector
+from xmtc.data.layout import Layout
 from xmtc.data.records import Fields
 from xmtc.errors import XmtcError
 from xmtc.pipeline import Pipeline
@@ -102,13 +103,12 @@ def test_deeply_nested_json_does_not_crash(tmp_path):
 
 
 @pytest.mark.parametrize("bad", [b'{"text": "\xff", "labels": []}', b'{"text": ""\t, "\xff": 5, "labels": []}'])
-def test_invalid_utf8_is_reported_with_its_line(tmp_path, monkeypatch, bad):
+def test_invalid_utf8_is_reported_with_its_line(tmp_path, bad):
     path = tmp_path / "lines.jsonl"
     line = json.dumps({"text": "a" * 20_000, "labels": ["x"]}).encode()
     path.write_bytes(b"\n".join([line] * 150 + [bad, line]))
-    monkeypatch.setattr("xmtc.data.corpus.detect_encoding", lambda *args, **options: type("", (), {"name": "utf-8"}))
     with pytest.raises(XmtcError, match="line 151: byte 0xff at position 1"):
-        list(open_corpus(path, "jsonl").iter_batches(Run(threads=2)))
+        list(open_corpus(path, "jsonl", layout=Layout(encoding="utf-8")).iter_batches(Run(threads=2)))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

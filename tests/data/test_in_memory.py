@@ -259,8 +259,8 @@ class TestTexts:
             (lambda: {"a": 1}, "Found a dict as X; expected a list of texts or a matrix of features"),
             (lambda: 5, "Found a int as X; expected a list of texts"),
             (
-                lambda: frame([["t", "u", 1]], ("title", "text", "year")),
-                "of 3 columns, of which 'title', 'text' hold texts; expected one column of texts, such as X['title']",
+                lambda: frame([["t", "u", 1]], ("title", "abstract", "year")),
+                "of 3 columns, of which 'title', 'abstract' hold texts; expected one column of texts, such as",
             ),
             (
                 lambda: frame(np.array([["2020-01-01"]], "datetime64[s]"), ("day",)),

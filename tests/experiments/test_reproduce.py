@@ -527,3 +527,38 @@ def test_results_of_concurrent_processes_are_all_stored(tmp_path):
     assert [each.wait() for each in both] == [0, 0]
     assert len(load_results(path)) == 2 * n
     assert [each.name for each in tmp_path.iterdir()] == ["results.json"]
+
+
+ENCODER_TABLE = """
+data = "tiny"
+measures = ["P@1", "unseen@5"]
+params = {vocabulary = "NAMES"}
+
+[[row]]
+name = "matcher"
+method = "matcher"
+params = {fine_tune = 1, encoder = "ENCODER", max_subwords = 20}
+
+[[row]]
+name = "together"
+combine = ["matcher", "DiSMEC"]
+
+[[row]]
+name = "DiSMEC"
+method = "dismec"
+"""
+
+
+def test_rows_of_encoders_run_with_a_tiny_one(corpora, tmp_path):
+    """The commands of experiments/encoders.toml, which need a GPU for its encoders."""
+    pytest.importorskip("transformers", reason="encoders need transformers: pip install 'xmtc[neural]'")
+    from tiny_encoders import tiny_sentence_encoder
+
+    names, parts = tmp_path / "names.tsv", [str(corpora / "tiny" / f"{part}.jsonl") for part in ("train", "test")]
+    assert invoke("names", names, *parts).exit_code == 0
+    assert names.read_text().splitlines()[0] == "id\tname"
+    table = ENCODER_TABLE.replace("NAMES", str(names)).replace("ENCODER", tiny_sentence_encoder(32))
+    done, kept = run(tmp_path, corpora, table=table)
+    assert done.returncode == 0, done.stderr
+    assert set(kept["matcher"]["figures"]) == {"P@1", "unseen@5"}
+    assert kept["together"]["figures"]["P@1"] > 50

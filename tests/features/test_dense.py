@@ -19,7 +19,6 @@ from xmtc.core.run import Run  # noqa: E402
 from xmtc.errors import XmtcError  # noqa: E402
 from xmtc.features import dense as dense_view  # noqa: E402
 from xmtc.features.dense import SENTENCE_TERM, Dense  # noqa: E402
-from xmtc.features.encoders import sentence_vectors  # noqa: E402
 from xmtc.features.tfidf import Tfidf  # noqa: E402
 
 ONE = Run(threads=1, device="cpu")
@@ -72,23 +71,18 @@ def test_text_without_a_known_subword_has_no_vector():
 
 def test_vectors_of_large_corpora_are_cached_by_content(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(dense_view, "MIN_CACHED_TEXTS", 50)
-    fitted, bag = fit()
+    texts = TEXTS * (dense_view.MIN_CACHED_TEXTS // len(TEXTS))
+    fitted, bag = Dense(sentence_encoder=tiny("bert")).fit(texts, ONE)
     assert not list(tmp_path.glob("xmtc/sentence-vectors/.*"))
     (file,) = tmp_path.glob("xmtc/sentence-vectors/*.npy")
-    n_encoded, encode = [], sentence_vectors.encode_tokens
-    monkeypatch.setattr(
-        sentence_vectors,
-        "encode_tokens",
-        lambda encoder, tokens, run: n_encoded.append(tokens.n_docs) or encode(encoder, tokens, run),
-    )
-    np.testing.assert_array_equal(fitted.transform(TEXTS, ONE).matrix.data, bag.matrix.data)
-    assert not n_encoded
-    fitted.transform([*TEXTS[1:], "noise1"], ONE)
-    assert n_encoded == [100]
+    np.save(file, 2 * np.load(file))
+    np.testing.assert_array_equal(fitted.transform(texts, ONE).matrix.data, 2 * bag.matrix.data)  # read from the cache
+    fitted.transform([*texts[1:], "noise1"], ONE)
+    assert len(list(tmp_path.glob("xmtc/sentence-vectors/*.npy"))) == 2
     file.write_bytes(file.read_bytes()[:500])
-    np.testing.assert_array_equal(fitted.transform(TEXTS, ONE).matrix.data, bag.matrix.data)
-    assert n_encoded == [100, 100]
+    np.testing.assert_array_equal(fitted.transform(texts, ONE).matrix.data, bag.matrix.data)
+    fitted.transform(TEXTS, ONE)
+    assert len(list(tmp_path.glob("xmtc/sentence-vectors/*.npy"))) == 2  # few texts are not cached
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])

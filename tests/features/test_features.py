@@ -180,7 +180,7 @@ def test_methods_command_shows_the_parameters_of_the_required_views():
 def test_parameters_of_other_views_are_rejected_everywhere(tmp_path):
     pytest.importorskip("torch")
     (tmp_path / "train.jsonl").write_text(lines_of(20, seed=0))
-    message = "rank_ae( with these members)? has no parameter 'encoder'"
+    message = "rank_ae( with these parameters)? has no parameter 'encoder'"
     with pytest.raises(XmtcError, match=message):
         Classifier("rank_ae", encoder="nonsense")
     command = ("train", tmp_path / "train.jsonl", "-m", "rank_ae", "-o", tmp_path / "model", "-p", "encoder=nonsense")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from commands import xmtc
+from commands import invoke
 from planted import make_planted_corpus
 from scipy.sparse import csr_array
 from sklearn.datasets import make_multilabel_classification
@@ -154,7 +154,7 @@ def test_the_command_line_shows_the_warning_as_one_line(dense, tmp_path):
         for row, labels in zip(X[:500], Y[:500], strict=True)
     )
     (tmp_path / "train.txt").write_text(f"500 {X.shape[1]} {Y.shape[1]}\n" + "\n".join(lines) + "\n")
-    done = xmtc("train", "train.txt", "-m", "plt", "-p", "max_passes=1", "-p", "C=10000", "-o", "model", cwd=tmp_path)
+    done = invoke("train", "train.txt", "-m", "plt", "-p", "max_passes=1", "-p", "C=10000", "-o", "model", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     warnings = [line for line in done.stderr.decode().splitlines() if "converge" in line]
     assert len(warnings) == 1

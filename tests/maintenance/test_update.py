@@ -148,19 +148,18 @@ NAMED_TOPICS = {f"{name} topic": words for name, words in TOPICS.items()}
 NAMES_ALWAYS = {"name_documents": "always", "name_weight": 2.0, "name_length": 0.5}
 
 
-def train_with_unseen_names(folder, n_unseen: int = 40) -> Tagger:
+def train_with_unseen_names(folder, n_unseen: int = 40, n_docs: int = 80) -> Tagger:
     names = [*NAMED_TOPICS, *(f"purr topic {number}" for number in range(n_unseen))]
     (folder / "names.tsv").write_text("".join(f"{name}\t{name}\n" for name in names))
     vocabulary = {"vocabulary": str(folder / "names.tsv")}
-    return train_keeping(make_documents(80, topics=NAMED_TOPICS), "dismec", **NAMES_ALWAYS, **vocabulary)
+    return train_keeping(make_documents(n_docs, topics=NAMED_TOPICS), "dismec", **NAMES_ALWAYS, **vocabulary)
 
 
-def test_names_of_labels_do_not_count_for_the_calibration_of_an_update(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmtc.scores.calibration.MIN_CALIBRATION_DOCUMENTS", 10)  # a tenth of 80 documents and 44 names
-    tagger = train_with_unseen_names(tmp_path)
-    assert (tagger.training.n_docs, tagger.training.is_name.sum()) == (124, 44)
+def test_names_of_labels_do_not_count_for_the_calibration_of_an_update(tmp_path):
+    tagger = train_with_unseen_names(tmp_path, n_unseen=400, n_docs=800)  # a tenth of documents and names is above 100
+    assert (tagger.training.n_docs, tagger.training.is_name.sum()) == (1204, 404)
     new = make_documents(5, 1, NAMED_TOPICS, "n")
-    assert tagger.about["scores"]["because"] == "calibration needs 10 held-out documents, and 8 are available"
+    assert tagger.about["scores"]["because"] == "calibration needs 100 held-out documents, and 80 are available"
     assert update_tagger(tagger, new, run=ONE).report.training == "Trained again on the stored documents."
 
 

@@ -559,15 +559,40 @@ def test_frozen_vectors_must_be_pretrained(name):
     assert AttentionXML(preset=name, train_vectors=True).dimension == 300
 
 
+SMALL_CORPUS = "too few for"
+
+
+def list_warnings(caplog) -> list[str]:
+    """Return the messages, except that a linear method will be better."""
+    return [message for message in caplog.messages if SMALL_CORPUS not in message]
+
+
+@pytest.mark.parametrize(
+    ("n_docs", "labels_per_doc", "n_labels", "is_small"),
+    [(6132, 5, 4231, True), (21_000, 5, 47_000, True), (45_000, 5, 4000, False), (6000, 5, 100, False)],
+)
+def test_a_small_corpus_is_reported_before_training(n_docs, labels_per_doc, n_labels, is_small, caplog):
+    indices = np.arange(n_docs * labels_per_doc) % n_labels
+    Y = csr_array((np.ones(len(indices), np.float32), indices, np.arange(n_docs + 1) * labels_per_doc))
+    words = Tokens(np.zeros(n_docs, np.int32), np.arange(n_docs + 1), 5)
+    AttentionXML().warn_of_small_corpus(Dataset({"words": words}, Y))
+    assert [SMALL_CORPUS in message for message in caplog.messages] == [True] * is_small
+    if n_docs == 6132:
+        assert caplog.messages == [
+            "The corpus has 6,132 documents and 4,231 labels with 7.2 documents each, too few for AttentionXML: a "
+            "linear method such as dismec will be better."
+        ]
+
+
 @pytest.mark.parametrize("method", [AttentionXML, XMLRNN])
 def test_presets_need_the_word_vectors_of_the_papers(method, tmp_path, caplog):
     data, short = make_planted_tokens(60, 3), {"epochs": 1, "hidden": 4, "layers": (4,)}
     with pytest.raises(XmtcError, match=r"preset=RCV1 starts from GloVe 840B vectors of 300 numbers.*or dimension=300"):
         method(preset="RCV1", **short).fit(data, run=ONE)
     method(preset="RCV1", dimension=300, **short).fit(data, run=ONE)
-    assert not caplog.records
+    assert not list_warnings(caplog)
     method(preset="RCV1", dimension=20, **short).fit(data, run=ONE)
-    assert caplog.messages == ["preset=RCV1 has GloVe 840B vectors of 300 numbers in the paper; these have 20."]
+    assert list_warnings(caplog) == ["preset=RCV1 has GloVe 840B vectors of 300 numbers in the paper; these have 20."]
 
 
 def test_xml_rnn_has_the_settings_of_attention_xml():

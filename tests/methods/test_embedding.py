@@ -53,12 +53,11 @@ def data(n: int = 300, seed: int = 0) -> Dataset:
     return Dataset.from_matrix(normalise_rows(csr_array(Y @ sparse(12, 60, 0.2, 1) + 0.1 * sparse(n, 60, 0.1, 2))), Y)
 
 
-def test_label_neighbours_have_the_largest_cosines(monkeypatch):
-    Y = labels_of(90, 14)
+def test_label_neighbours_have_the_largest_cosines():
+    Y = labels_of(neighbours.BLOCK_DOCUMENTS + 90, 14)  # two blocks
     unit = normalise_rows(Y).toarray()
     cosines = unit @ unit.T
     np.fill_diagonal(cosines, 0)
-    monkeypatch.setattr(neighbours, "BLOCK_DOCUMENTS", 32)
     for run in (ONE, TWO):
         result = find_label_neighbours(Y, 7, run)
         for doc, row in enumerate(result):

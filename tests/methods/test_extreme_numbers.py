@@ -10,7 +10,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from commands import xmtc
+from commands import invoke
 from planted import make_planted_corpus
 from scipy.sparse import csc_array, csr_array, save_npz
 
@@ -297,14 +297,14 @@ def test_command_reports_one_error_message(tmp_path):
     texts, labels = make_planted_corpus(30, seed=0)
     lines = (json.dumps({"text": text, "labels": tags}) for text, tags in zip(texts, labels, strict=True))
     (tmp_path / "train.jsonl").write_text("\n".join(lines))
-    assert xmtc("train", "train.jsonl", "-o", "model", "-q", cwd=tmp_path).returncode == 0
+    assert invoke("train", "train.jsonl", "-o", "model", "-q", cwd=tmp_path).returncode == 0
     cases = {
         "threshold=nan is not a number": ("--threshold", "nan"),
         "device='nonsense' is invalid": ("--device", "nonsense"),
         "threads=100000 is invalid": ("--threads", "100000"),
     }
     for sentence, words in cases.items():
-        done = xmtc("predict", "model", "train.jsonl", "-q", *words, cwd=tmp_path)
+        done = invoke("predict", "model", "train.jsonl", "-q", *words, cwd=tmp_path)
         assert done.returncode == 2
         assert sentence in done.stderr.decode()
         assert "Traceback" not in done.stderr.decode()

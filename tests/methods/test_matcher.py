@@ -131,12 +131,20 @@ def test_explanation_is_the_derivative_of_the_log_odds(model, data, label):
     np.testing.assert_allclose(found, query * derivative, atol=2e-2 * np.abs(query * derivative).max() + 1e-4)
 
 
-@pytest.mark.parametrize("max_names", [10, 8192])
-def test_projection_reduces_the_loss(max_names, data, monkeypatch):
-    monkeypatch.setattr(projection, "MAX_BATCH_NAMES", max_names)
-    monkeypatch.setattr(projection, "RATE", 0.02)  # few steps
+def test_batches_hold_the_names_of_their_labels_and_others():
+    n_names = projection.MAX_BATCH_NAMES + 2000
+    targets = csr_array(([1.0, 1, 1], ([0, 1, 1], [5, 7, n_names - 1])), shape=(2, n_names))
+    names = projection.sample_names(targets, n_names, np.random.default_rng(0))
+    assert {5, 7, n_names - 1} <= set(names.tolist())
+    assert len(set(names.tolist())) == len(names)
+    assert projection.MAX_BATCH_NAMES <= len(names) <= projection.MAX_BATCH_NAMES + 3
+    few = projection.sample_names(targets[:, :100], 100, np.random.default_rng(0))
+    np.testing.assert_array_equal(few, np.arange(100))
+
+
+def test_projection_reduces_the_loss(data):
     documents, Y, names = data.X.toarray(), csr_array(data.Y), data.names.vectors.matrix.toarray()
-    matrix = projection.train_projection(documents, Y, names, data.names.labels, 40, 0, ONE)
+    matrix = projection.train_projection(documents, Y, names, data.names.labels, 400, 0, ONE)
     targets = Y.toarray()[:, data.names.labels]
 
     def loss(matrix: np.ndarray) -> float:
@@ -144,7 +152,7 @@ def test_projection_reduces_the_loss(max_names, data, monkeypatch):
         return float(projection.compute_loss(*map(projection.torch.from_numpy, parts)))
 
     assert loss(matrix) < 0.7 * loss(np.zeros_like(matrix))
-    again = projection.train_projection(documents, Y, names, data.names.labels, 40, 0, ONE)
+    again = projection.train_projection(documents, Y, names, data.names.labels, 400, 0, ONE)
     np.testing.assert_array_equal(again, matrix)
     none = projection.train_projection(documents, Y, names, data.names.labels, 0, 0, ONE)
     assert not none.any()
@@ -230,3 +238,98 @@ def test_label_without_documents_is_found_by_its_name(method, vocabulary, tmp_pa
     assert loaded.predict_labels(["noise1 noise2 noise3"], k=1, run=ONE) == [[first]]
     words = dict(classifier.explain("noise1 noise2 word3alpha", "unseen"))
     assert (words["noise1"] + words["noise2"]) / 2 > words["word3alpha"]
+
+
+@pytest.fixture(scope="module")
+def fine_tuned(vocabulary):
+    pytest.importorskip("transformers", reason="encoders need transformers: pip install 'xmtc[neural]'")
+    from tiny_encoders import tiny_sentence_encoder
+
+    from xmtc import Classifier
+
+    parameters = {"fine_tune": 3, "encoder": tiny_sentence_encoder(256), "encoder_rate": 1e-3}
+    classifier = Classifier("matcher", vocabulary=vocabulary, calibrate=False, **parameters)
+    return classifier.fit(*make_planted_corpus(300, seed=1), run=ONE)
+
+
+def test_encoder_is_trained_and_finds_a_label_without_documents(fine_tuned, tmp_path):
+    from tiny_encoders import tiny_sentence_encoder
+
+    from xmtc import Classifier
+    from xmtc.features.encoders.sentence_vectors import read_encoder
+
+    model, name = fine_tuned.tagger_.model, "embeddings.word_embeddings.weight"
+    before, after = read_encoder(tiny_sentence_encoder(256)).weights[name], model.encoder.weights[name]
+    assert np.abs(after.astype(np.float32) - before).max() > 1e-3
+    scores = fine_tuned.evaluate(*make_planted_corpus(100, seed=2), ["P@1"], run=ONE)
+    assert scores["P@1"] > 0.9
+    [[first]] = fine_tuned.predict_labels(["noise1 noise2 noise3"], k=1, run=ONE)
+    assert first.label == "unseen"
+    fine_tuned.save(tmp_path / "model")
+    loaded = Classifier.load(tmp_path / "model", verify=True)
+    assert loaded.predict_labels(["noise1 noise2 noise3"], k=1, run=ONE) == [[first]]
+    words = dict(fine_tuned.explain(" ".join([*planted_words(3)[:2], "noise5"]), "label-03"))
+    assert words[planted_words(3)[0]] > words["noise5"]
+
+
+def test_names_of_a_step_are_those_of_labels_and_similar_ones():
+    fine_tuning = pytest.importorskip("xmtc.methods.matcher.fine_tuning", reason="needs transformers")
+    targets = csr_array(np.array([[1, 1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0, 0]], np.float32))
+    similar = np.array([[5, 6], [6, 5]])
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        chosen = fine_tuning.sample_step_names(targets, similar, 1, rng)
+        assert len(set(chosen) & {0, 1, 2, 3}) == fine_tuning.NAMES_PER_DOCUMENT
+        assert 4 in chosen
+        assert 1 <= len(set(chosen) & {5, 6}) <= 2
+    np.testing.assert_array_equal(fine_tuning.sample_step_names(targets[[1]], similar[[1], :0], 3, rng), [4])
+
+
+def test_similar_names_are_the_most_similar_wrong_ones(fine_tuned, monkeypatch):
+    fine_tuning = pytest.importorskip("xmtc.methods.matcher.fine_tuning", reason="needs transformers")
+    monkeypatch.setattr(fine_tuning, "SIMILAR_NAMES", 3)
+    tagger = fine_tuned.tagger_
+    view, encoder = tagger.views["subwords"], tagger.model._text_encoder
+    names = view.transform([" ".join(planted_words(i)[:2]) for i in range(10)], ONE)
+    documents = view.transform(["word1alpha word2beta", "word7alpha noise3"], ONE)
+    targets = csr_array(np.eye(10, dtype=np.float32)[[1, 7]])
+    found = fine_tuning.find_similar_names(encoder, documents, names, targets, ONE)
+    queries, keys = (fine_tuning.encode_tokens(encoder, part, ONE) for part in (documents, names))
+    similarities = np.where(targets.toarray() > 0, -np.inf, queries @ keys.T)
+    for row, own in zip(similarities, found, strict=True):
+        assert set(own) == set(np.argsort(-row)[:3])
+
+
+def test_damaged_fine_tuned_model_is_refused(fine_tuned):
+    model = fine_tuned.tagger_.model
+    model.check()
+    with pytest.raises(ValueError, match="it reads the views words"):
+        replace(model, views={"words": 3}).check()
+    with pytest.raises(ValueError, match="its matcher reads"):
+        replace(model, matcher=replace(model.matcher, views={"dense": 3})).check()
+
+
+@pytest.mark.parametrize("hard_negatives", [0, 3])
+def test_training_learns_names_without_words_of_the_texts(hard_negatives):
+    fine_tuning = pytest.importorskip("xmtc.methods.matcher.fine_tuning", reason="needs transformers")
+    from tiny_encoders import tiny_sentence_encoder
+
+    from xmtc.features.encoders.model_loader import load_encoder
+    from xmtc.features.subwords import Subwords
+    from xmtc.nn.text_encoder import TextEncoder
+
+    texts, tags = make_planted_corpus(300, seed=1)
+    source = tiny_sentence_encoder(64)
+    view, documents = Subwords(encoder=source, max_subwords=40).fit(texts, ONE)
+    names = view.transform([planted_words((i + 1) % 40)[0] for i in range(40)], ONE)  # words of the next label
+    Y = csr_array(np.array([[f"label-{i:02d}" in labels for i in range(40)] for labels in tags], np.float32))
+    encoder = TextEncoder(load_encoder(source), "mean")
+
+    def measure_precision() -> float:
+        queries, keys = (fine_tuning.encode_tokens(encoder, tokens, ONE) for tokens in (documents, names))
+        return float(Y.toarray()[np.arange(300), (queries @ keys.T).argmax(axis=1)].mean())
+
+    assert measure_precision() < 0.1
+    method = Matcher(fine_tune=6, encoder_rate=5e-3, hard_negatives=hard_negatives)
+    fine_tuning.train_encoder(method, encoder, documents, names, Y, ONE)
+    assert measure_precision() > 0.6

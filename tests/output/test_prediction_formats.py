@@ -222,10 +222,12 @@ def test_texts_in_a_workbook_are_not_converted(tmp_path, capsys):
     assert [marked[style[place]] for place in ("A2", "E2", "E3")] == [False, True, False]
 
 
-def test_workbook_continues_in_another_sheet(tmp_path, monkeypatch):
-    monkeypatch.setattr(workbook, "MAX_EXCEL_ROWS", 4)
-    with open_prediction_writer(str(tmp_path / "x.xlsx"), "xlsx", PredictionTable()) as write:
-        write(Prediction(str(i), [Tag("a", 0.5)]) for i in range(7))
+def test_workbook_continues_in_another_sheet(tmp_path):
+    xlsxwriter = pytest.importorskip("xlsxwriter")
+    with xlsxwriter.Workbook(tmp_path / "x.xlsx", {"constant_memory": True}) as book:
+        sheet = workbook.SheetWriter(book, PredictionTable(), max_rows=4)
+        sheet.write(Prediction(str(i), [Tag("a", 0.5)]) for i in range(7))
+        sheet.finish_sheet()
     sheets = sheets_of(tmp_path / "x.xlsx")
     assert [len(sheet) for sheet in sheets] == [4, 4, 2]
     assert [row[0] for sheet in sheets for row in sheet[1:]] == list("0123456")

@@ -29,16 +29,18 @@ LAYERS = [
         "analyzer_selection",
         "name_documents",
         "training_plan",
+        "reranking",
         "maintenance",
         "scores",
         "explain",
+        "export",
     },
     {"analysis", "output", "review", "testing"},
     {"cli", "server", "__main__"},
 ]
 # Modules that may import PyTorch and transformers outside of functions.
 NEURAL = ("nn/", "methods/attention/", "methods/autoencoder/", "methods/convolution/", "methods/transformer/")
-NEURAL += ("methods/matcher/projection.py",)
+NEURAL += tuple(f"methods/matcher/{name}.py" for name in ("projection", "fine_tuning", "fine_tuned_model"))
 NEURAL += tuple(f"features/encoders/{name}.py" for name in ("model_loader", "mpnet", "export", "sentence_vectors"))
 HEAVY = ("torch", "transformers", "ray", "fastapi", "uvicorn", "mcp", "prometheus_client", "optuna")
 SERVING = ("fastapi", "uvicorn", "mcp", "prometheus_client")  # allowed in server/

@@ -108,6 +108,20 @@ def test_document_weights_are_used():
         np.testing.assert_allclose(fit_isotonic_curve(result, Y, weights)[1], height)
 
 
+def test_curve_below_its_top_equals_that_of_scikit_learn():
+    from sklearn.isotonic import IsotonicRegression
+
+    rng = np.random.default_rng(0)
+    scores = np.sort(rng.integers(1, 200, (500, 4)) / 200, axis=1)[:, ::-1]  # with ties
+    hits, weights = rng.random(scores.shape) < scores, rng.integers(0, 4, 500)
+    knots, values = fit_isotonic_curve(answers(scores), csr_array(hits.astype(np.float32)), weights)
+    expected = IsotonicRegression(out_of_bounds="clip").fit(
+        scores.astype(np.float32).ravel(), hits.ravel(), np.repeat(weights, 4)
+    )
+    below = np.linspace(0, knots[values < values[-1]][-1], 1000)
+    np.testing.assert_allclose(np.interp(below, knots, values), expected.predict(below.astype(np.float32)), atol=1e-4)
+
+
 # Held-out documents
 
 
@@ -292,6 +306,7 @@ def test_calibrated_combination_has_one_curve(method):
 # Checks of every method, on calibrated models
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", ["parabel", "dismec", "pd_sparse", "annexml", "consensus"])
 def test_calibrated_models_pass_the_method_checks(name, check, monkeypatch):

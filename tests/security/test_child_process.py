@@ -66,8 +66,8 @@ def test_child_is_killed_after_the_time_limit(children):
     begin = time.monotonic()
     with pytest.raises(ChildTaskError, match=r"^it takes longer than 0\.5 seconds$"):
         next(values)
-    assert time.monotonic() - begin < 2
-    assert ends_within(pid, 1)
+    assert time.monotonic() - begin < 10
+    assert ends_within(pid, 10)
 
 
 def test_time_of_the_consumer_does_not_count(children):

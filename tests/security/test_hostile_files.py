@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from commands import invoke
+from cpu_time import limited_cpu_time
 from serving import make_model
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "campaigns"))
@@ -148,9 +149,9 @@ class TestService:
                     (503, "The request took longer than 1 seconds; send less at once, or retry later."),
                     (422, "The file cannot be processed: it takes longer than 1 seconds."),
                 )
-                assert time.monotonic() - begin < 2
+                assert time.monotonic() - begin < 5
             service = app.state.service
-            until = time.monotonic() + 2
+            until = time.monotonic() + 10
             while service.n_files and time.monotonic() < until:
                 time.sleep(0.01)
             assert service.n_files == 0
@@ -248,10 +249,9 @@ def test_codecs_that_are_not_file_encodings_are_rejected(name):
 
 def test_title_in_linear_time():
     assert html.extract_title("<TITLE x>A &amp;\n b</Title>") == "A & b"
-    begin = time.monotonic()
-    assert html.extract_title("<title>" * 300_000) == ""
-    assert html.extract_title("<title " * 300_000) == ""
-    assert time.monotonic() - begin < 0.5
+    with limited_cpu_time(0.5):
+        assert html.extract_title("<title>" * 300_000) == ""
+        assert html.extract_title("<title " * 300_000) == ""
 
 
 def test_slashes_in_a_long_attribute_are_not_counted_as_attributes():

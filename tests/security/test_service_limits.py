@@ -21,6 +21,7 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 pytest.importorskip("httpx", reason="httpx is not installed")
 
 import httpx
+from cpu_time import limited_cpu_time
 from fastapi.testclient import TestClient
 from serving import TEXTS, make_model, running, without_token
 
@@ -363,10 +364,9 @@ def test_report_is_held_in_memory_once(folder, tmp_path):
     ids=["numbers", "few numbers", "one number", "fields", "nested", "digits", "NaN", "utf-16"],
 )
 def test_invalid_json_is_rejected_quickly(client, body, status, expected_message):
-    begin = time.perf_counter()
-    answer = client.post(PREDICT, content=body, headers=JSON)
+    with limited_cpu_time(0.5):
+        answer = client.post(PREDICT, content=body, headers=JSON)
     assert (answer.status_code, message(answer)) == (status, expected_message)
-    assert time.perf_counter() - begin < 0.5
 
 
 def test_punctuation_in_texts_does_not_count_as_json_values(client):
@@ -448,12 +448,11 @@ def test_forms_are_decoded(value):
 
 
 def test_form_of_line_ends_is_parsed_in_linear_time(client):
-    begin = time.perf_counter()
     content = PART + b"text\r\n\r\n" + b"\r" * 5_000_000 + b"\r\n--x--"
-    answer = client.post("/v1/projects/m/suggest", content=content, headers=MULTIPART)
+    with limited_cpu_time(1):
+        answer = client.post("/v1/projects/m/suggest", content=content, headers=MULTIPART)
     assert answer.status_code == 413
     assert answer.json()["detail"].startswith("Found a text of 5,000,000 characters")
-    assert time.perf_counter() - begin < 1
     both = client.post("/v1/projects/m/suggest", files={"text": (None, TEXTS[0])})
     assert both.json() == client.post("/v1/projects/m/suggest", data={"text": TEXTS[0]}).json()
     assert both.json()["results"]
@@ -542,15 +541,14 @@ def test_small_request_is_answered_before_the_rest_of_a_large_one(settings):
 
 @pytest.mark.parametrize("field", ["allow", "deny"])
 def test_length_of_filter_entries_is_limited(client, field):
-    begin = time.perf_counter()
-    answer = client.post(PREDICT, json={"text": "abc", field: ["abcdefghij" * 1_000_000]})
-    assert (answer.status_code, message(answer)) == (422, f"{field}.0: String should have at most 1000 characters.")
-    for entry in ("x" * 1000, "branch:" + "x" * 900):
-        answer = client.post(PREDICT, json={"text": "abc", field: [entry]})
-        assert answer.status_code == 422
-        assert "x" * 90 + "…" in message(answer)
-        assert len(message(answer)) < 350
-    assert time.perf_counter() - begin < 1
+    with limited_cpu_time(1):
+        answer = client.post(PREDICT, json={"text": "abc", field: ["abcdefghij" * 1_000_000]})
+        assert (answer.status_code, message(answer)) == (422, f"{field}.0: String should have at most 1000 characters.")
+        for entry in ("x" * 1000, "branch:" + "x" * 900):
+            answer = client.post(PREDICT, json={"text": "abc", field: [entry]})
+            assert answer.status_code == 422
+            assert "x" * 90 + "…" in message(answer)
+            assert len(message(answer)) < 350
 
 
 def test_filters_are_resolved_outside_the_event_loop():
@@ -566,10 +564,10 @@ def test_filters_are_resolved_outside_the_event_loop():
 def test_suggestions_are_found_in_limited_time():
     from xmtc.errors import find_similar_names
 
-    begin = time.perf_counter()
-    assert find_similar_names("a" * 101, ["a" * 102] * 2) == []
-    assert find_similar_names("label 1x", [f"{number} label" for number in range(400_000)] + ["label 1"]) == ["label 1"]
-    assert time.perf_counter() - begin < 1
+    names = [f"{number} label" for number in range(400_000)] + ["label 1"]
+    with limited_cpu_time(1):
+        assert find_similar_names("a" * 101, ["a" * 102] * 2) == []
+        assert find_similar_names("label 1x", names) == ["label 1"]
 
 
 def test_concurrently_cancelled_request_is_counted_once():

@@ -17,7 +17,7 @@ from make_models import answers  # noqa: E402
 
 NEED_TORCH = (
     "attention_xml", "xml_rnn", "xml_cnn", "bow_cnn", "rank_ae", "bce_ae", "c2ae", "aplc_xlnet", "rank_ae-words",
-    "word-stems", "dense", "matcher",
+    "word-stems", "dense", "matcher", "matcher-fine-tuned", "slice", "xr_transformer",
 )  # fmt: skip
 FOLDERS = sorted(path.parent for path in MODELS.glob("*/*/about.json"))
 
@@ -26,7 +26,7 @@ FOLDERS = sorted(path.parent for path in MODELS.glob("*/*/about.json"))
 def test_old_model_gives_the_same_predictions(folder: Path) -> None:
     if folder.name in NEED_TORCH:
         pytest.importorskip("torch")
-    if folder.name in ("aplc_xlnet", "dense", "matcher"):
+    if folder.name in ("aplc_xlnet", "dense", "matcher", "matcher-fine-tuned", "slice", "xr_transformer"):
         pytest.importorskip("transformers")
     if folder.name in ("stems", "word-stems"):
         pytest.importorskip("snowballstemmer")
@@ -39,7 +39,10 @@ def test_old_model_gives_the_same_predictions(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("model_format", "later"),
-    [("format-3", {"craftml", "extremetext", "stacked", "auto", "matcher"}), ("format-4", set())],
+    [
+        ("format-3", {"craftml", "extremetext", "stacked", "auto", "matcher", "slice", "xr_transformer"}),
+        ("format-4", set()),
+    ],
 )
 def test_every_method_has_a_fixture_of_every_format_since_it_was_added(model_format: str, later: set[str]) -> None:
     assert METHODS.keys() - later <= {folder.name for folder in FOLDERS if folder.parent.name == model_format}

@@ -71,6 +71,6 @@ def make_place(folder: Path) -> Path:
     """Create a folder with train.jsonl, test.jsonl and a model."""
     (folder / "train.jsonl").write_text(lines_of(400, seed=0))
     (folder / "test.jsonl").write_text(lines_of(60, seed=1))
-    done = xmtc("train", "train.jsonl", "-m", "parabel", "-o", "model", "-p", "max_leaf=10", cwd=folder)
+    done = invoke("train", "train.jsonl", "-m", "parabel", "-o", "model", "-p", "max_leaf=10", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder

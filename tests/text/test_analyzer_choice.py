@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from commands import xmtc
+from commands import invoke
 
 from xmtc import Classifier
 from xmtc.core.run import Run
@@ -35,7 +35,7 @@ def test_first_run_with_a_checkpoint_succeeds(corpus, tmp_path):
     lines = (json.dumps({"text": text, "labels": labels}) for text, labels in zip(*corpus, strict=True))
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
     command = ["train", "corpus.jsonl", "-m", "parabel", "--checkpoint", "pieces", "--threads", "1"]
-    done = xmtc(*command, "-o", "model", cwd=tmp_path)
+    done = invoke(*command, "-o", "model", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "model" / "about.json").read_text())["chosen"]["analyzer"] == "chars"
     assert not (tmp_path / "pieces").exists()

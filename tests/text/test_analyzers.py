@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,15 +19,19 @@ from test_features import run as xmtc
 
 from xmtc import Classifier, Tagger, XmtcError
 from xmtc.analyzer_selection import (
+    AnalyzerRace,
     AnalyzerTrial,
+    SampleFeatures,
     TextSample,
     TextSpool,
     count_and_sample,
+    count_terms,
     estimate_trends,
     is_significant,
     list_candidates,
     select_analyzer,
     select_corpus_analyzer,
+    select_known_terms,
     split_folds,
 )
 from xmtc.core.dataset import Bag, Dataset
@@ -328,20 +333,17 @@ def test_labels_are_clustered_by_words_if_there_are_enough():
     assert new.n_cluster_columns == 0
 
 
-def test_pruning_threshold_depends_on_expected_weights(monkeypatch):
-    kept = []
+def test_pruning_threshold_depends_on_expected_weights():
     X, Y = (
         Tfidf(min_df=1).fit(make_planted_corpus(100, seed=1)[0])[1].matrix,
         csr_array(np.eye(100, 9, dtype=np.float32)),
     )
-    from xmtc.methods.label_tree import base as family
     from xmtc.methods.label_tree.parabel import Parabel
 
-    genuine = family.TreeTrainer
-    monkeypatch.setattr(family, "TreeTrainer", lambda *a, **k: kept.append(k["min_weight"]) or genuine(*a, **k))
-    for fineness in (1.0, 0.25):
-        Parabel(n_trees=1).fit(Dataset({"tfidf": Bag(X, weight_scale=fineness)}, Y))
-    assert kept == [0.1, 0.025]
+    for fineness, threshold in ((1.0, 0.1), (0.25, 0.025)):
+        (tree,) = Parabel(n_trees=1).fit(Dataset({"tfidf": Bag(X, weight_scale=fineness)}, Y)).trees
+        weights = np.abs(np.concatenate([tree.slot_weights(0, slot)[1] for slot in range(9)]))
+        assert threshold <= weights[weights > 0].min() < 2 * threshold
 
 
 @pytest.mark.parametrize("analyzer", ANALYZERS[1:])
@@ -490,28 +492,71 @@ def test_auto_trials_use_a_sample_of_the_labelled_documents():
 
 
 def test_a_trial_holds_out_documents_and_names_no_label_twice():
-    texts, tags = make_agglutinative_corpus(1200, seed=0)
+    _, tags = make_agglutinative_corpus(1200, seed=0)
     Y = csr_array(np.eye(41, dtype=np.float32)[[40 if i == 0 else int(tags[i][0][6:]) for i in range(1200)]])
-    trial = AnalyzerTrial.from_texts(texts, Y, np.arange(1200) < 300)  # label 40 is only in a held-out document
-    assert (trial.held_out, trial.train_texts) == (texts[:300], texts[300:])
+    trial = AnalyzerTrial.from_labels(Y, np.arange(1200) < 300)  # label 40 is only in a held-out document
+    assert (trial.held_out.tolist(), trial.train.tolist()) == (list(range(300)), list(range(300, 1200)))
     assert (trial.Y.shape, trial.truth.shape) == ((900, 40), (300, 41))
     assert trial.truth[[0]].indices.tolist() == [40]
 
 
 def test_every_document_of_a_sample_is_held_out_once():
-    texts, tags = make_agglutinative_corpus(1001, seed=0)
-    Y = csr_array(np.eye(40, dtype=np.float32)[[int(tag[0][6:]) for tag in tags]])
-    folds = split_folds(texts, Y)
-    assert sorted(text for fold in folds for text in fold.held_out) == sorted(texts)
-    assert all(not set(fold.held_out) & set(fold.train_texts) for fold in folds)
+    _, tags = make_agglutinative_corpus(1001, seed=0)
+    folds = split_folds(csr_array(np.eye(40, dtype=np.float32)[[int(tag[0][6:]) for tag in tags]]))
+    assert sorted(row for fold in folds for row in fold.held_out.tolist()) == list(range(1001))
+    assert all(not set(fold.held_out.tolist()) & set(fold.train.tolist()) for fold in folds)
+
+
+class FixedTrial:
+    """Trial with a given mean nDCG@5 for each analyzer, which records its trainings."""
+
+    def __init__(self, means: dict[str, float]) -> None:
+        self.means, self.trained = means, []
+
+    def score(self, features: SampleFeatures, bag: Any) -> np.ndarray:
+        self.trained.append(bag)
+        return self.means[bag] + np.tile([0.1, -0.1] if bag == "words" else [-0.1, 0.1], 200)
+
+
+class FixedFeatures:
+    """Features that are the name of the analyzer."""
+
+    def transform(self, analyzer: str) -> str:
+        return analyzer
+
+
+@pytest.mark.parametrize(
+    ("means", "second_fold", "selected"),
+    [
+        ({"words": 0.50, "words:1-2": 0.40, "words+chars": 0.504, "chars": 0.9}, ["words", "words+chars"], "words"),
+        ({"words": 0.50, "words:1-2": 0.50, "words+chars": 0.60, "chars": 0.70}, [], "chars"),
+        ({"words": 0.50, "words:1-2": 0.40, "words+chars": 0.40, "chars": 0.40}, [], "words"),
+        ({"words": 0.50, "words:1-2": 0.60, "words+chars": 0.60}, ["words", "words:1-2", "words+chars"], "words:1-2"),
+    ],
+)  # fmt: skip
+def test_a_race_of_analyzers_drops_those_that_are_behind(means, second_fold, selected):
+    first, second = FixedTrial(means), FixedTrial(means)
+    race = AnalyzerRace(FixedFeatures(), list(means), {})
+    race.run_fold(first)
+    race.run_fold(second)
+    assert second.trained == second_fold
+    assert ("chars" in first.trained) == ("chars" in means and means["words+chars"] >= 0.51)
+    assert race.select() == selected
+
+
+def test_terms_that_only_held_out_documents_know_are_left_out():
+    bag = Bag([[3, 4, 0, 0], [3, 4, 0, 0], [4, 0, 2, 3], [0, 0, 0, 1]])
+    train, held_out = bag.select_rows([0, 1]), bag.select_rows([2, 3])
+    known = select_known_terms((train, held_out), count_terms(train), min_df=2)[1].matrix
+    assert known.toarray().tolist() == [[1, 0, 0, 0], [0, 0, 0, 0]]
 
 
 @pytest.mark.parametrize(
     ("words_per_document", "growth", "expected"),
     [
-        (200, 4, {"words:1-2": 0.003, "chars": -0.003}),
-        (50, 4, {"words:1-2": 0.0015, "chars": -0.003}),
-        (200, 0.5, {"words:1-2": 0, "chars": 0}),
+        (200, 4, {"words:1-2": 0.003, "words+chars": -0.004, "chars": -0.003}),
+        (50, 4, {"words:1-2": 0.0015, "words+chars": 0, "chars": -0.003}),
+        (200, 0.5, {"words:1-2": 0, "words+chars": 0, "chars": 0}),
     ],
 )
 def test_gains_change_with_the_number_of_documents(words_per_document, growth, expected):

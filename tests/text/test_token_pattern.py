@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
 import unicodedata
 
 import pytest
+from cpu_time import limited_cpu_time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.pipeline import make_pipeline
@@ -61,9 +61,8 @@ def test_other_patterns_are_refused(pattern):
 
 
 def test_no_pattern_takes_exponential_time():
-    begin = time.monotonic()
-    assert tokenize("a" * 5000 + "!", r"(?:a+)+b|(?:a|a)*c") == []
-    assert time.monotonic() - begin < 5
+    with limited_cpu_time(5):
+        assert tokenize("a" * 5000 + "!", r"(?:a+)+b|(?:a|a)*c") == []
 
 
 def test_a_model_with_a_pattern_is_saved_and_explained(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from xmtc import XmtcError
 from xmtc.storage.form import is_equal
 from xmtc.text.string_index import NOT_FOUND
 from xmtc.vocabulary import NO_CONCEPT, Vocabulary, import_files
-from xmtc.vocabulary.builder import copy_spans, hash_lines
+from xmtc.vocabulary.builder import copy_spans, hash_lines, iterate_name_lines
 from xmtc.vocabulary.vocabulary import ALTERNATIVE, COLLECTION, PREFERRED, SCHEME, hash_spans, local_id, normalize_name
 
 ZOO = "http://zoo.org/"
@@ -323,10 +324,14 @@ def test_copy_spans_writes_parts_at_their_offsets():
     assert out.tobytes() == b"fgh.ab.."
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 1000])
-def test_result_is_independent_of_the_batch_size_of_names(turtle, zoo, monkeypatch, at_once):
-    monkeypatch.setattr("xmtc.vocabulary.builder.CHUNK_NAMES", at_once)
-    assert is_equal(import_files([str(turtle)]), zoo)
+@pytest.mark.parametrize("chunk_names", [1, 2, 1000])
+def test_chunks_of_names_hold_each_name_once(zoo, chunk_names):
+    terms = zoo.terms
+    chunks = list(iterate_name_lines(terms, chunk_names))
+    lines = [line for chunk in chunks for line in chunk.split("\n")]
+    spans = pairwise(terms.ends.tolist())
+    assert lines == [terms.text[begin:end].tobytes().decode() for begin, end in spans]
+    assert len(chunks) == -(-len(lines) // chunk_names)
 
 
 def test_repeated_name_is_stored_once(tmp_path):

@@ -26,9 +26,9 @@ from xmtc.errors import XmtcError, escape_controls
 COMMANDS_BY_PANEL = {
     "Build": ("train", "update", "tune", "recommend", "combine", "calibrate", "thresholds"),
     "Use": ("predict", "explain", "serve", "desk"),
-    "Judge": ("evaluate", "report", "compare"),
+    "Judge": ("evaluate", "report", "compare", "drift"),
     "Data": ("data", "vocab", "pretrained"),
-    "Share": ("push", "pull"),
+    "Share": ("push", "pull", "export"),
     "More": ("methods", "info", "demo"),
 }
 COMMAND_GROUPS = ("desk", "data", "vocab", "pretrained")

@@ -16,26 +16,33 @@ from xmtc.cli.options import (
     LogJsonOption,
     ModelPath,
     QuietOption,
+    RerankOptions,
     ThreadsOption,
     get_saved_reading,
     make_run,
     open_corpus_input,
     report_rejects,
     with_corpus_options,
+    with_rerank_options,
 )
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scipy.sparse import csr_array
 
     from xmtc.analysis.report.build import AssignedLabels
     from xmtc.core.predictions import Predictions
+    from xmtc.core.run import Run
     from xmtc.data.corpus import Corpus
     from xmtc.labels.propensity import Propensity
+    from xmtc.reranking import Reranker
     from xmtc.tagger import LabelledData, Tagger
 
 
 @with_corpus_options()
+@with_rerank_options
 def evaluate(
     model: ModelPath,
     corpus: CorpusPath,
@@ -69,8 +76,17 @@ def evaluate(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    trec: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PREFIX",
+            help="Predictions and true labels, to write to PREFIX.run and PREFIX.qrels for trec_eval.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
+    reranking: RerankOptions = RerankOptions(),
     reading: CorpusOptions = CorpusOptions(),
     quiet: QuietOption = False,
     log_json: LogJsonOption = None,
@@ -88,27 +104,59 @@ def evaluate(
     if curve is not None:
         check_curve_file(curve)
     tagger, run = Tagger.load(model), make_run(threads, quiet, device=device, log_json=log_json)
-    names = metrics or (*DEFAULT_METRICS, *(DECISION_METRICS if tagger.decision is not None else ()))
+    reranker = reranking.build()
+    has_decision = tagger.decision is not None and reranker is None
+    names = metrics or (*DEFAULT_METRICS, *(DECISION_METRICS if has_decision else ()))
     source = open_corpus_input(corpus, reading, get_saved_reading(tagger), quiet=quiet)
     if per_label is not None:
         check_table_file(per_label, source)
-    labelled = tagger.transform_labelled(source, run)
-    result = tagger.evaluate(labelled, names, propensity_model, run, always=always)
+    if reranker is None:
+        labelled = tagger.transform_labelled(source, run)
+        result = tagger.evaluate(labelled, names, propensity_model, run, always=always)
+    else:
+        labelled, result = evaluate_reranked(tagger, source, reranker, names, propensity_model, run, always)
     if json:  # NaN, the value of a group without labels, is not valid JSON
         echo(dumps({name: None if value != value else value for name, value in result.items()}))
     else:
         echo(format_metrics(result))
-    if curve is not None or per_label is not None:
+    if curve is not None or per_label is not None or trec is not None:
         deep = tagger.predict(labelled.data, EVALUATION_DEPTH, run, always=always)
         if curve is not None:
             write_curve(curve, deep, labelled.Y)
         if per_label is not None:
             assigned = assign_labels(tagger, labelled.data, deep, None, run, always)
             write_label_table(per_label, tagger, assigned, labelled)
+        if trec is not None:
+            write_trec(trec, tagger, deep, labelled)
     report_unknown_labels(labelled.Y, len(tagger.labels), corpus)
     if not always:
         report_documents_without_known_words(tagger, labelled, corpus)
     report_rejects(source)
+
+
+def evaluate_reranked(
+    tagger: Tagger,
+    source: Corpus,
+    reranker: Reranker,
+    names: Sequence[str],
+    propensity: Propensity,
+    run: Run,
+    always: bool,
+) -> tuple[LabelledData, dict[str, float]]:
+    """Return the documents, and the metrics of their labels in the order of a language model."""
+    from xmtc.errors import XmtcError
+    from xmtc.evaluation import has_decision_metric, max_k
+
+    if has_decision_metric(names):
+        raise XmtcError("Metrics at @decision are for the ranking of the model; leave them or --rerank out.")
+    documents = list(source)
+    labelled = tagger.transform_labelled(documents, run)
+    k = min(max(max_k(names), reranker.n_candidates), len(tagger.labels))
+    predictions = tagger.predict(labelled.data, k, run, always=always)
+    ranked = reranker.rerank(tagger, [document.text for document in documents], predictions)
+    reranker.report_failures()
+    result = tagger.evaluate_predictions(ranked, labelled.Y, names, propensity, labelled.unseen_labels)
+    return labelled, result
 
 
 def check_table_file(path: str, source: Corpus) -> None:
@@ -129,6 +177,16 @@ def write_label_table(path: str, tagger: Tagger, assigned: AssignedLabels, label
     records = iter_label_records(tagger, assigned.labels, labelled.Y, labelled.unseen_labels)
     write_records(path, make_label_columns(tagger), records)
     echo(f"{escape_controls(path)} written. Labels are assigned {assigned.description}.", err=True)
+
+
+def write_trec(prefix: str, tagger: Tagger, predictions: Predictions, labelled: LabelledData) -> None:
+    """Write the predictions and the true labels for trec_eval and print the names of the files."""
+    from xmtc.errors import escape_controls
+    from xmtc.output.trec import write_trec_files
+
+    labels = [*tagger.labels.words(), *labelled.unseen_labels]
+    run, qrels = write_trec_files(prefix, predictions, labelled.Y, labels)
+    echo(f"{escape_controls(run)} and {escape_controls(qrels)} written.", err=True)
 
 
 def build_propensity(name: str, a: float | None, b: float | None) -> Propensity:
@@ -182,7 +240,7 @@ def report_documents_without_known_words(tagger: Tagger, labelled: LabelledData,
     n_unknown = int((~is_known).sum())
     if n_unknown:
         echo(
-            f"{n_unknown:,} of the {len(is_known):,} documents in {display_name(corpus)} have no known word: they get "
+            f"Documents without any known word in {display_name(corpus)}: {n_unknown:,} of {len(is_known):,}. They get "
             "no label and count as missed (see --always).",
             err=True,
         )

@@ -11,6 +11,8 @@ from xmtc.cli.options import JsonOption, LanguageOption, ModelPath, get_saved_re
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.console import Console
 
     from xmtc.data.document import Document
@@ -81,7 +83,8 @@ def read_document(file: str | None, string: str | None, encoding: str | None, en
     """Return the text as a Document; a PDF has pages."""
     from xmtc.data.corpus import open_corpus
     from xmtc.data.document import Document
-    from xmtc.data.format_detection import FORMAT_BY_EXTENSION, get_extension
+    from xmtc.data.file_streams import get_extension
+    from xmtc.data.format_detection import FORMAT_BY_EXTENSION
     from xmtc.data.layout import Layout, Notifier
     from xmtc.data.records import Fields
     from xmtc.errors import XmtcError
@@ -170,13 +173,17 @@ def format_highlight(highlight: Highlight, console: Console) -> str:
     """
     from xmtc.errors import escape_controls
     from xmtc.explain.terminal import render_terminal
+    from xmtc.explain.word_weights import format_weight
 
     score = "not among the predicted labels" if highlight.score is None else f"{highlight.score:.4f}"
     text = render_terminal(highlight, console)
-    words = ", ".join(f"{escape_controls(word)} {weight:.3g}" for word, weight in highlight.words)
-    words = words or "No word of this text contributes to the label."
+
+    def join_words(weighted: Iterable[tuple[str, float]]) -> str:
+        return ", ".join(f"{escape_controls(word)} {format_weight(weight)}" for word, weight in weighted)
+
+    words = join_words(highlight.words) or "No word of this text contributes to the label."
     pages = "".join(
-        f"page {page}: {', '.join(f'{escape_controls(piece.text)} {piece.weight:.3g}' for piece in pieces)}\n"
+        f"page {page}: {join_words((piece.text, piece.weight) for piece in pieces)}\n"
         for page, pieces in highlight.top_words_by_page().items()
     )
     notes = "".join(f"{escape_controls(note)}\n" for note in highlight.list_notes())

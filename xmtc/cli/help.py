@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 INPUT, OUTPUT, PERFORMANCE, ADVANCED = "Input", "Output", "Performance", "Advanced"  # panels of options
+RERANKING = "Re-ranking"
 METAVAR_BY_TYPE = {"str": "TEXT", "int": "N", "int range": "N", "float": "FLOAT", "float range": "FLOAT"}
 METAVAR_BY_TYPE |= {"path": "PATH", "list[str]": "TEXT", "bool": ""}
 
@@ -41,8 +42,16 @@ def describe_type(parameter: TyperOption, context: Any) -> str:
     return str(getattr(parameter, "type", "TEXT")) if display_type is None else display_type(context).strip("<>")
 
 
+def join_lines(text: str) -> str:
+    """Return the text with each paragraph on one line; typer would keep the line breaks of the docstring."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
 class PlainCommand(TyperCommand):
     running: ClassVar[list[str]] = ["xmtc"]  # words of the command that was started last
+
+    def __init__(self, *args: Any, help: str | None = None, **options: Any) -> None:
+        super().__init__(*args, help=join_lines(help or ""), **options)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         PlainCommand.running = ["xmtc", *ctx.command_path.split()[1:], *args]

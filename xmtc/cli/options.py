@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import Field, dataclass, fields
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 
-from xmtc.cli.help import ADVANCED, INPUT, OUTPUT, PERFORMANCE
+from xmtc.cli.help import ADVANCED, INPUT, OUTPUT, PERFORMANCE, RERANKING
 from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from xmtc.core.run import Run
     from xmtc.data.corpus import Corpus
+    from xmtc.reranking import Reranker
     from xmtc.tagger import Tagger
 
 CORPUS_HELP = (
@@ -85,6 +86,51 @@ LogJsonOption = Annotated[
 ]
 
 
+def rerank_option(*names: str, help: str, **settings: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=RERANKING, **settings)
+
+
+@dataclass(frozen=True)
+class RerankOptions:
+    """Options of re-ranking by a language model; off unless the user names an endpoint."""
+
+    rerank: Annotated[
+        str | None,
+        rerank_option(
+            metavar="URL", help="OpenAI-compatible endpoint that re-ranks labels; texts and label names are sent to it."
+        ),
+    ] = None
+    rerank_model: Annotated[str, rerank_option(metavar="NAME", help="Language model of --rerank.")] = ""
+    rerank_key: Annotated[
+        str, rerank_option(metavar="VARIABLE", help="Environment variable with the key of the endpoint.")
+    ] = "XMTC_RERANK_KEY"
+    rerank_candidates: Annotated[
+        int, rerank_option(min=2, max=100, metavar="N", help="Labels per document to re-rank.")
+    ] = 20
+    rerank_requests: Annotated[
+        int, rerank_option(min=1, metavar="N", help="Maximum number of requests; further documents are not re-ranked.")
+    ] = 1000
+
+    def build(self) -> Reranker | None:
+        """Return the re-ranker; None if the user names no endpoint."""
+        from xmtc.errors import XmtcError
+        from xmtc.reranking import Reranker
+
+        if self.rerank is None:
+            if self != RerankOptions():
+                raise XmtcError("Options of re-ranking need --rerank URL; give it, or leave them out.")
+            return None
+        if not self.rerank_model:
+            raise XmtcError("--rerank needs --rerank-model NAME, the language model of the endpoint.")
+        return Reranker(
+            self.rerank,
+            self.rerank_model,
+            n_candidates=self.rerank_candidates,
+            max_requests=self.rerank_requests,
+            key_variable=self.rerank_key,
+        )
+
+
 def input_option(*names: str, help: str, metavar: str | None = None, parser: Callable[[str], str] | None = None) -> Any:
     return typer.Option(*names, help=help, metavar=metavar, parser=parser, rich_help_panel=INPUT)
 
@@ -146,36 +192,41 @@ def with_corpus_options(*hidden: str) -> Callable[[Callable[..., None]], Callabl
 
     Hidden options are accepted, but not shown in the help.
     """
-    types = get_type_hints(CorpusOptions, include_extras=True)
+    return partial(expand_options, kind=CorpusOptions, name="reading", hidden=hidden)
+
+
+def with_rerank_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the parameter `reranking` of a command by the options of RerankOptions."""
+    return expand_options(command, RerankOptions, "reranking")
+
+
+def expand_options(
+    command: Callable[..., None], kind: type, name: str, hidden: Sequence[str] = ()
+) -> Callable[..., None]:
+    """Replace a parameter of a command by the options that are fields of a class."""
+    types = get_type_hints(kind, include_extras=True)
 
     def make_option(field: Field) -> inspect.Parameter:
-        kind, option = get_args(types[field.name])
+        value_type, option = get_args(types[field.name])
         option = copy(option)
         option.hidden = field.name in hidden
         return inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, option]
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[value_type, option]
         )
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(command, eval_str=True)
-        parameters = [
-            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in signature.parameters.values()
-        ]
-        place = list(signature.parameters).index("reading")
-        parameters[place : place + 1] = map(make_option, fields(CorpusOptions))
+    signature = inspect.signature(command, eval_str=True)
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in signature.parameters.values()]
+    place = list(signature.parameters).index(name)
+    parameters[place : place + 1] = map(make_option, fields(kind))
 
-        @wraps(command)
-        def wrapped(**values: Any) -> None:
-            if "reading" not in values:
-                values["reading"] = CorpusOptions(
-                    **{field.name: values.pop(field.name) for field in fields(CorpusOptions)}
-                )
-            command(**values)
+    @wraps(command)
+    def wrapped(**values: Any) -> None:
+        if name not in values:
+            values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+        command(**values)
 
-        wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        return wrapped
-
-    return decorate
+    wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return wrapped
 
 
 def with_corpus_prefetch(command: Callable[..., None]) -> Callable[..., None]:

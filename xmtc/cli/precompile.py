@@ -18,7 +18,7 @@ def main() -> None:
             method = method_class(name)
         except MissingExtra:
             continue
-        if "subwords" in (method.required_views if isinstance(method.required_views, tuple) else ()):
+        if not {"subwords", "dense"}.isdisjoint(method().required_views):
             continue  # needs an encoder, which may have to be downloaded, and has no kernels of its own
         classifier = Classifier(name, **method.quick_parameters).fit(texts, tags)
         with tempfile.TemporaryDirectory() as folder:

@@ -25,12 +25,14 @@ from xmtc.cli.options import (
     LogJsonOption,
     ModelPath,
     QuietOption,
+    RerankOptions,
     ThreadsOption,
     get_saved_reading,
     make_run,
     open_corpus_input,
     report_rejects,
     with_corpus_options,
+    with_rerank_options,
 )
 from xmtc.cli.streams import echo
 from xmtc.cli.vocab import report_empty_filters
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from xmtc.data.corpus import Corpus
     from xmtc.data.document import Document
     from xmtc.output import WriteFunction
+    from xmtc.reranking import Reranker
+    from xmtc.scores.quality import QualityEstimates
     from xmtc.tagger import Tagger, Threshold
 
 DEFAULT_K = 5
@@ -137,6 +141,7 @@ ForceOption = Annotated[
 
 
 @with_corpus_options("labels", "separator")  # accepted as by `evaluate`, but not used
+@with_rerank_options
 def predict(
     model: ModelPath,
     file: InputArgument = None,
@@ -160,6 +165,7 @@ def predict(
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
     cluster: ClusterOption = "",
+    reranking: RerankOptions = RerankOptions(),
     reading: CorpusOptions = CorpusOptions(),
     quiet: QuietOption = False,
     log_json: LogJsonOption = None,
@@ -176,6 +182,7 @@ def predict(
     target = PredictionOutput(output, format, wide, kept_fields, bom, side_files, joined, more_languages)
     check_options(file, string, target, broader)
     minimum = parse_threshold(threshold)
+    reranker = build_reranker(reranking, minimum)
     if output is not None:
         check_outside_model_folder(output)
     tagger = Tagger.load(model)
@@ -197,7 +204,7 @@ def predict(
         )
         source.check_not_overwritten(target.path)
     max_k = choose_k(tagger, k, minimum, wide)
-    options = PredictOptions(max_k, minimum, always, allowed, language, broader)
+    options = PredictOptions(max_k, minimum, always, allowed, language, broader, reranker)
     counts = write_predictions(tagger, source, target, options, run)
     if not quiet and (output or per_file or (target.is_terminal and counts.n_unlabelled)):
         echo(format_summary(counts, hint=not (always or minimum == "tuned")), err=True)
@@ -205,6 +212,8 @@ def predict(
         echo(f"{counts.n_at_limit:,} documents may have more labels than the {max_k:,} that were written.", err=True)
     if not isinstance(source, list):
         report_rejects(source)
+    if reranker is not None:
+        reranker.report_failures()
 
 
 @dataclass(frozen=True)
@@ -217,17 +226,46 @@ class PredictOptions:
     allowed: np.ndarray | None  # (n_labels,) bool, labels to choose from
     language: str | None  # of label names
     broader: bool  # whether broader concepts are named
+    reranker: Reranker | None = None
 
-    def predict(self, tagger: Tagger, documents: list[Document], run: Run) -> Predictions:
-        return tagger.predict(
+    def predict(
+        self, tagger: Tagger, documents: list[Document], run: Run
+    ) -> tuple[Predictions, QualityEstimates | None]:
+        """Return the labels of documents, and with tuned thresholds their quality, if the model has a gate."""
+        if self.threshold == "tuned" and tagger.has_gate:
+            return tagger.predict_with_quality(documents, run, allowed=self.allowed, always=self.always)
+        if self.reranker is not None:
+            n_candidates = min(max(self.k, self.reranker.n_candidates), len(tagger.labels))
+            return tagger.predict(documents, n_candidates, run, allowed=self.allowed, always=self.always), None
+        predictions = tagger.predict(
             documents, self.k, run, threshold=self.threshold, allowed=self.allowed, always=self.always
         )
+        return predictions, None
+
+    def rerank(self, tagger: Tagger, documents: list[Document], predictions: Predictions) -> Predictions:
+        """Return the labels in the order of the language model, if there is one."""
+        if self.reranker is None or isinstance(self.threshold, str):
+            return predictions
+        texts = [document.text for document in documents]
+        ranked = self.reranker.rerank(tagger, texts, predictions, self.language)
+        return ranked.keep_best(self.k).apply_threshold(self.threshold)
 
 
 class PredictCounts(NamedTuple):
     n_docs: int = 0
     n_unlabelled: int = 0  # documents without labels
     n_at_limit: int = 0  # documents with as many labels as there is room for, which may have more
+    n_published: int | None = None  # documents to publish without a person; None if the model has no gate
+
+
+def build_reranker(options: RerankOptions, threshold: Threshold) -> Reranker | None:
+    """Return the re-ranker, if the user names an endpoint; raise XmtcError if it cannot be used."""
+    from xmtc.errors import XmtcError
+
+    reranker = options.build()
+    if reranker is not None and threshold == "tuned":
+        raise XmtcError("Tuned thresholds are for the ranking of the model; give --rerank a number as --threshold.")
+    return reranker
 
 
 def parse_threshold(text: str) -> Threshold:
@@ -326,6 +364,7 @@ class PredictionOutput:
             self.languages,
             cache(tagger.label_name) if self.languages else None,
             self.joined,
+            has_quality=options.threshold == "tuned" and tagger.has_gate,
         )
         if self.side_files is not None and not isinstance(source, list):
             results = SideFiles(Path(source.path), self.side_files[0], table, self.side_files[1])
@@ -424,28 +463,31 @@ def write_predictions(
     counts = PredictCounts()
     writer, documents = target.open_writer(source, tagger, options)
     with writer as write:
-        for batch, predictions in predict_batches(tagger, split_into_batches(documents), options, run):
+        for batch, (predictions, quality) in predict_batches(tagger, split_into_batches(documents), options, run):
+            predictions = options.rerank(tagger, batch, predictions)
             tags_by_document = tagger.to_tags(predictions, options.language)
             n_at_limit = 0
             if options.threshold == "tuned":
                 is_deepest = options.k == predictions.k < len(tagger.labels)  # lower ranks were not searched
                 n_at_limit = sum(len(tags) > options.k - is_deepest for tags in tags_by_document)
             tags_by_document = [tags[: options.k] for tags in tags_by_document]
-            pairs = zip(batch, tags_by_document, strict=True)
-            write(Prediction(document.id, tags, document.extra, document.text) for document, tags in pairs)
+            described = [None if quality is None else quality.describe(row) for row in range(len(batch))]
+            rows = zip(batch, tags_by_document, described, strict=True)
+            write(Prediction(each.id, tags, each.extra, each.text, values) for each, tags, values in rows)
             sys.stdout.flush()
             counts = PredictCounts(
                 counts.n_docs + predictions.n_docs,
                 counts.n_unlabelled + sum(not tags for tags in tags_by_document),
                 counts.n_at_limit + n_at_limit,
+                None if quality is None else (counts.n_published or 0) + int(quality.is_published.sum()),
             )
     return counts
 
 
 def predict_batches(
     tagger: Tagger, batches: Iterator[list[Document]], options: PredictOptions, run: Run
-) -> Iterator[tuple[list[Document], Predictions]]:
-    """Yield each batch and its predictions, computed here or on the cluster."""
+) -> Iterator[tuple[list[Document], tuple[Predictions, QualityEstimates | None]]]:
+    """Yield each batch, its predictions and their quality, computed here or on the cluster."""
     from xmtc.cluster.scheduling import map_on_cluster
     from xmtc.core.run import Run
 
@@ -467,6 +509,8 @@ def predict_batches(
 def format_summary(counts: PredictCounts, hint: bool) -> str:
     """Return how many documents got labels; `hint` explains why some did not."""
     documents = "1 document" if counts.n_docs == 1 else f"{counts.n_docs:,} documents"
+    if counts.n_published is not None:
+        return f"{documents}: {counts.n_published:,} to publish, {counts.n_docs - counts.n_published:,} to review."
     if not counts.n_unlabelled:
         return f"{documents} labelled."
     summary = f"{counts.n_docs - counts.n_unlabelled:,} of {documents} labelled"

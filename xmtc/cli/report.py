@@ -74,7 +74,11 @@ def report(
     tagger = Tagger.load(model)
     source = open_corpus_input(corpus, reading, get_saved_reading(tagger), quiet=quiet)
     documents = list(source)
-    about = {"Model": f"{model}: {tagger!r}", "Documents": f"{len(documents):,} of {corpus}"}
+    sizes = f"{len(tagger.labels):,} labels, trained on {tagger.about['n_docs']:,} documents"
+    about = {
+        "Model": f"{model}: {tagger.about['method']} with {sizes}",
+        "Documents": f"{len(documents):,} of {corpus}",
+    }
     title = f"Report: {tagger.about['method']} on {corpus}"
     run = make_run(threads, quiet, device=device, log_json=log_json)
     built = build_report(tagger, documents, title, about, threshold=threshold, language=language, run=run)

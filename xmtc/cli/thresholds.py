@@ -58,6 +58,17 @@ def thresholds(
             "document; by default the best of them on halves of CORPUS.",
         ),
     ] = None,
+    publish: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROMISE",
+            help="Mean precision, recall or f1 of documents that need no review, such as precision=0.9; tested on half "
+            "of CORPUS, which thresholds are not tuned on.",
+        ),
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(min=0.5, max=0.9999, metavar="FLOAT", help="Confidence in the promise of --publish.")
+    ] = 0.95,
     clear: Annotated[bool, typer.Option("--clear", help="Remove the thresholds of the model instead.")] = False,
     always: AlwaysOption = False,
     output: ModelOutputOption = None,
@@ -77,6 +88,7 @@ def thresholds(
     from xmtc.errors import XmtcError
     from xmtc.model_folder import check_target, read_stamp
     from xmtc.scores import parse_goal
+    from xmtc.scores.quality import parse_promise
     from xmtc.scores.tagger_thresholds import tune_tagger_thresholds
     from xmtc.scores.threshold_tuning import list_scopes
     from xmtc.tagger import Tagger
@@ -85,6 +97,7 @@ def thresholds(
         problem = "both CORPUS and --clear" if clear else "no documents"
         raise XmtcError(f"Found {problem}; give CORPUS to tune thresholds, or --clear to remove those of the model.")
     list_scopes(parse_goal(goal), by)  # raises before any work
+    promise = None if publish is None else parse_promise(publish, confidence)
     target = Path(model) if output is None else output
     stamp = read_stamp(model)
     tagger = Tagger.load(model)
@@ -96,7 +109,7 @@ def thresholds(
         return
     source = open_corpus_input(valid, reading, get_saved_reading(tagger), quiet=quiet)
     run = make_run(threads, quiet, device=device, log_json=log_json)
-    tuned = tune_tagger_thresholds(tagger, source, goal, by, run, always=always)
+    tuned = tune_tagger_thresholds(tagger, source, goal, by, run, always=always, promise=promise)
     tuned.tagger.save(target, expected_stamp=expected_stamp)
     echo(dumps(tuning_as_json(tuned)) if json else format_tuning(tuned))
     if not quiet:
@@ -136,7 +149,8 @@ def format_tuning(tuned: TunedTagger) -> str:
         lines += [
             f"{n_docs} documents are few to tune thresholds on: values on other documents may differ much.",
         ]
-    return "\n".join([*lines, *format_missed_goal(tuned)])
+    gate = [f"Gate: {gate}." for gate in decision.gate]
+    return "\n".join([*lines, *format_missed_goal(tuned), *gate])
 
 
 def format_missed_goal(tuned: TunedTagger) -> list[str]:

@@ -34,6 +34,7 @@ from xmtc.cli.vocab import open_vocabulary, report_problems
 if TYPE_CHECKING:
     from xmtc.core.checkpoint import Checkpoint
     from xmtc.core.hyperparameters import UnparsedValue
+    from xmtc.core.run import Run
     from xmtc.data.corpus import Corpus
     from xmtc.pipeline import Pipeline
     from xmtc.tagger import Tagger
@@ -67,8 +68,8 @@ def train(
     keep_training: Annotated[
         bool | None,
         typer.Option(
-            help="Whether the model keeps ids, features and labels of its documents for `xmtc update`; by default up "
-            "to 200 MiB.",
+            help="Training data (ids, features, labels) stored in the model for `xmtc update`; by default up to 200 "
+            "MiB.",
             show_default=False,
         ),
     ] = None,
@@ -95,10 +96,8 @@ def train(
     """Train a model on labelled documents."""
     import time
     from dataclasses import replace
-    from functools import partial
 
     from xmtc import model_folder
-    from xmtc.core.events import Convergence, collect_convergence, merge_convergence
     from xmtc.core.process_rank import is_first_process
 
     start = time.perf_counter()
@@ -111,24 +110,21 @@ def train(
     valid_source = open_corpus_input(valid, replace(reading, rejects=None), quiet=quiet) if valid else None
     parameters = [*(parameter or []), *as_minutes_parameter(method, minutes)]
     pipeline = add_vocabulary_parameter(build_pipeline(method, parameters, source), vocab)
-    if workdir is not None:
-        check_workdir_option(workdir, pipeline, method)
+    check_workdir_option(workdir, pipeline, method)
     if cluster and not quiet and not pipeline.method.has_cluster_support:
         echo(f"{method} trains on one machine; --cluster has no effect on its training.", err=True)
-    parts: list[Convergence] = []
-    run = replace(run, callbacks=(*run.callback_tuple, partial(collect_convergence, parts)))
     with report_checkpoint_on_interrupt(run.checkpoint):
         if not source.is_pipe:
             pipeline = pipeline.with_plan(source, run)
             if pipeline.plan is not None and not quiet:
                 echo(describe_plan(pipeline.plan, corpus), err=True)
-        tagger = pipeline.fit(source, valid_source, run, keep_training=keep_training)
+        tagger, warning = fit_and_collect_warning(pipeline, source, valid_source, run, keep_training)
     if not is_first_process():  # of the processes that torchrun starts, the first saves the model
         return
     if vocabulary is not None:
         tagger = tagger.with_vocabulary(vocabulary, language)
         report_problems(tagger)
-    if warning := merge_convergence(parts).warning:
+    if warning:
         echo(f"Warning: {warning}", err=True)
     tagger = replace(tagger, history=(*tagger.history, get_command_entry()))
     save_model(tagger, output, run.checkpoint)
@@ -149,6 +145,21 @@ def as_minutes_parameter(method: str, minutes: float | None) -> list[str]:
     if method != "auto":
         raise XmtcError(f"--minutes is the time budget of method auto, and {method} has none; add -m auto.")
     return [f"minutes={minutes}"]
+
+
+def fit_and_collect_warning(
+    pipeline: Pipeline, source: Corpus, valid_source: Corpus | None, run: Run, keep_training: bool | None
+) -> tuple[Tagger, str]:
+    """Return the trained tagger, and a warning about classifiers that did not converge, or an empty string."""
+    from dataclasses import replace
+    from functools import partial
+
+    from xmtc.core.events import Convergence, collect_convergence, merge_convergence
+
+    parts: list[Convergence] = []
+    run = replace(run, callbacks=(*run.callback_tuple, partial(collect_convergence, parts)))
+    tagger = pipeline.fit(source, valid_source, run, keep_training=keep_training)
+    return tagger, merge_convergence(parts).warning
 
 
 def describe_plan(plan: TrainingPlan, corpus: list[str]) -> str:
@@ -217,11 +228,13 @@ def describe_name_choice(chosen: dict[str, Any]) -> str:
     return str(choice)
 
 
-def check_workdir_option(workdir: Path, pipeline: Pipeline, method: str) -> None:
+def check_workdir_option(workdir: Path | None, pipeline: Pipeline, method: str) -> None:
     """Raise XmtcError if the folder cannot be written, or the method would not use it."""
     from xmtc.errors import XmtcError
     from xmtc.storage.disk_arrays import check_workdir
 
+    if workdir is None:
+        return
     if not (pipeline.method.has_workdir_support or any(view.uses_workdir for view in pipeline.views.values())):
         raise XmtcError(
             f"--workdir applies to tf-idf of texts and to label trees, but {method} reads {', '.join(pipeline.views)} "

@@ -50,17 +50,17 @@ def update(
         list[str] | None, typer.Option(metavar="LABEL", help="Label to leave out (repeatable).")
     ] = None,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Train and calibrate anew on all documents, with the same features.")
+        bool, typer.Option("--rebuild", help="Train and calibrate again on all documents, with the same features.")
     ] = False,
     keep_training: Annotated[
-        bool, typer.Option(help="Whether the new model keeps its documents for further updates.")
+        bool, typer.Option(help="Training data stored in the new model for further updates.")
     ] = True,
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
     reading: CorpusOptions = CorpusOptions(),
     quiet: QuietOption = False,
 ) -> None:
-    """Teach a model new and corrected documents, feedback, and new labels.
+    """Update a model with new and corrected documents, feedback and new labels.
 
     A document with a known id, or without ids with the same text, replaces its old version. Parameters, vocabulary,
     filter, thresholds and calibration are those of MODEL, which must have kept its training documents.

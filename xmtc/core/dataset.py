@@ -175,15 +175,18 @@ class LabelNames:
         Whether a name is the preferred one of its label.
     vectors : Bag, optional
         Sentence vector of each name.
+    subwords : Tokens, optional
+        Subwords of each name, for encoders that are trained.
     """
 
     tokens: Tokens | None
     labels: np.ndarray
     preferred: np.ndarray
     vectors: Bag | None = None
+    subwords: Tokens | None = None
 
     def arrays(self) -> Iterator[np.ndarray]:
-        for view in (self.tokens, self.vectors):
+        for view in (self.tokens, self.vectors, self.subwords):
             yield from () if view is None else view.arrays()
         yield from (self.labels, self.preferred)
 

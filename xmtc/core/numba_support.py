@@ -77,7 +77,8 @@ class KernelCache(FunctionCache):
 
 @intrinsic
 def prefetch_element(typing_context, array, index):
-    """Prefetch array[index] of a C-contiguous array into the CPU cache, inside a kernel; any index is safe."""
+    """Prefetch element `index` of a C-contiguous array, counted over all its axes, into the CPU cache, inside a kernel;
+    any index is safe."""
 
     def generate(context, builder, signature, arguments):
         view = context.make_array(signature.args[0])(context, builder, arguments[0])

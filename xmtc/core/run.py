@@ -173,7 +173,7 @@ class Run:
     def notify(self, event: Event) -> bool:
         """Pass an event to all callbacks and return True if any of them requests a stop.
 
-        Of several processes that train together, only the first one calls them."""
+        If several processes train together, only the first one calls them."""
         if not is_first_process():
             return False
         answers = [callback(event) for callback in self.callback_tuple]

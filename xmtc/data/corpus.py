@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from xmtc.core.progress import ProgressFactory, hide_progress
 from xmtc.core.run import Run
@@ -22,6 +22,7 @@ from xmtc.data.file_streams import (
     STANDARD_STREAM,
     STREAM_ERRORS,
     display_name,
+    get_extension,
     open_binary,
     open_output,
     unreadable_file_error,
@@ -30,16 +31,16 @@ from xmtc.data.format_detection import (
     FORMAT_BY_EXTENSION,
     PAIR_FORMATS,
     choose_output_format,
+    detect_address_format,
     detect_format,
-    detect_pair_format,
-    get_extension,
 )
-from xmtc.data.formats import CorpusFormat, Dimensions, get_format, list_writable_formats
+from xmtc.data.formats import CorpusFormat, Dimensions, get_format, list_writable_formats, sqlite
 from xmtc.data.formats.paired import split_path_pair
 from xmtc.data.label_checks import LabelChecker, MarkupChecker
 from xmtc.data.layout import Layout, Notifier
 from xmtc.data.records import Fields
 from xmtc.data.rejects import RejectsFile
+from xmtc.data.tables import TABLE_FORMAT, Table, TablePart, get_library, is_table
 from xmtc.errors import XmtcError, escape_controls
 
 ERROR_MODES = ("stop", "skip")
@@ -59,7 +60,7 @@ LINE_FORMATS = (
     "bibtex",
 )
 DEFAULT_DELIMITERS = {"csv": ",", "tsv": "\t"}
-TABLE_FORMATS = ("csv", "tsv", "xlsx", "parquet")  # with labels separated within a cell
+TABLE_FORMATS = ("csv", "tsv", "xlsx", "parquet", "sqlite", TABLE_FORMAT)  # with labels separated within a cell
 
 
 class CorpusPart:
@@ -126,7 +127,7 @@ class Corpus:
     no `len`, because counting its documents needs a pass.
     """
 
-    def __init__(self, parts: list[CorpusPart], rejects: RejectsFile | None, progress: ProgressFactory) -> None:
+    def __init__(self, parts: list[Any], rejects: RejectsFile | None, progress: ProgressFactory) -> None:
         self.parts = parts
         self.rejects = rejects
         self.progress = progress
@@ -253,7 +254,7 @@ class Corpus:
             self.notifier.warn(f"{display_name(self.path)}: {problem}")
 
     def _iter_part(self, part: CorpusPart, reject: Callable[[BadLine], None], run: Run | None) -> Iterator[Any]:
-        file = part.files[0]  # of a pair, the one whose bytes are counted
+        file = next(iter(part.files), "")  # of a pair, the one whose bytes are counted; none of a table in memory
         n_bytes = os.path.getsize(file) if os.path.isfile(file) else None
         is_empty = True
 
@@ -274,7 +275,7 @@ def _max_or_none(numbers: Iterator[int | None]) -> int | None:
 
 
 def open_corpus(
-    path: str | Path | Sequence[str | Path],
+    path: str | Path | Sequence[str | Path] | Table,
     format: str | None = None,
     fields: Fields = Fields(),
     labels_required: bool = True,
@@ -290,9 +291,10 @@ def open_corpus(
 
     Parameters
     ----------
-    path : str, Path or sequence of them
-        A file, a folder, a pair of files ("texts.txt,labels.txt"), standard input ("-") or a pattern ("part-*.csv");
-        or several of these.
+    path : str, Path, sequence of them, or table
+        A file, a folder, a pair of files ("texts.txt,labels.txt"), standard input ("-"), a pattern ("part-*.csv") or a
+        query ("sqlite:///books.db?query=SELECT text, labels FROM books"); or several of these. Or a table in memory: a
+        data frame of pandas or polars, an Arrow table, a relation of DuckDB or a data set of Hugging Face.
     format : str, optional
         Name of the format; it is detected by default.
     fields : Fields
@@ -336,10 +338,12 @@ def open_corpus(
         raise XmtcError(f"on_error={on_error!r} is unknown, expected one of {', '.join(ERROR_MODES)}.")
 
     notifier = notifier or Notifier()
-    paths = remove_duplicate_paths(expand_paths([path] if isinstance(path, (str, Path)) else path), notifier)
+    if is_table(path):
+        return open_table(path, fields, labels_required, on_error, rejects, progress, notifier)
+    paths = remove_duplicate_paths(expand_paths([path] if isinstance(path, (str, Path)) else cast(Any, path)), notifier)
     parts, files = [], []
     for path in paths:
-        part_format = format or detect_pair_format(path)
+        part_format = format or detect_address_format(path)
         file = path if part_format is None else get_format(part_format).resolve_files(path)[0] or path
         _check_readable(file, part_format)
         source = CorpusInput(path, fields, labels_required, layout=layout, layout_hint=layout_hint, notifier=notifier)
@@ -354,11 +358,28 @@ def open_corpus(
     return Corpus(parts, rejects_file, progress)
 
 
+def open_table(
+    table: Table | Any,
+    fields: Fields,
+    labels_required: bool,
+    on_error: str,
+    rejects: str | Path | None,
+    progress: ProgressFactory,
+    notifier: Notifier,
+) -> Corpus:
+    """Open a table in memory as a corpus; see `open_corpus`."""
+    source = CorpusInput(f"table of {get_library(table)}", fields, labels_required, notifier=notifier)
+    if on_error == "skip" and rejects is None:
+        raise XmtcError("on_error='skip' needs the name of a rejects file for a table; expected rejects='FILE'.")
+    rejects_file = None if on_error == "stop" else RejectsFile(str(rejects), source.name)
+    return Corpus([TablePart(table, source)], rejects_file, progress)
+
+
 def expand_paths(paths: Sequence[str | Path]) -> list[str]:
     """Return the paths with patterns replaced by the matching files, sorted by name."""
     expanded: list[str] = []
     for path in map(str, paths):
-        is_pattern = glob.has_magic(path) and not os.path.lexists(path)
+        is_pattern = glob.has_magic(path) and not os.path.lexists(path) and not sqlite.is_address(path)
         matches = sorted(glob.glob(path, recursive=True)) if is_pattern else [path]
         if not matches and not any(map(os.path.lexists, split_path_pair(path))):
             raise XmtcError(f"{path}: no file matches this pattern; check it, and put it in quotes.")
@@ -373,7 +394,11 @@ def remove_duplicate_paths(paths: Sequence[str], notifier: Notifier) -> list[str
     first_paths: dict[tuple[str, ...], str] = {}  # by resolved path
     duplicates: dict[str, str] = {}  # by first path
     for path in paths:
-        key = (path,) if path == STANDARD_STREAM else tuple(map(os.path.realpath, split_path_pair(path)))
+        key = (
+            (path,)
+            if path == STANDARD_STREAM or sqlite.is_address(path)
+            else tuple(map(os.path.realpath, split_path_pair(path)))
+        )
         if key in first_paths:
             duplicates.setdefault(first_paths[key], path)
         first_paths.setdefault(key, path)

@@ -121,6 +121,11 @@ def strip_compression_extension(path: str) -> str:
     return stem if extension.lower() in COMPRESSIONS else path
 
 
+def get_extension(path: str) -> str:
+    """Return the extension of a path in lower case, such as `.jsonl` of `corpus.jsonl.gz`."""
+    return os.path.splitext(strip_compression_extension(path))[1].lower()
+
+
 def display_name(path: str) -> str:
     """Return the name of an input file for messages."""
     return "standard input" if path == STANDARD_STREAM else path

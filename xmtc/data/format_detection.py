@@ -35,8 +35,17 @@ from itertools import dropwhile, islice
 from pathlib import Path
 
 from xmtc.data.corpus_input import CorpusInput
-from xmtc.data.file_streams import STANDARD_STREAM, strip_compression_extension
-from xmtc.data.formats import FORMATS, bibliographic, document_files, list_writable_formats, paired, svmlight, table
+from xmtc.data.file_streams import STANDARD_STREAM, get_extension
+from xmtc.data.formats import (
+    FORMATS,
+    bibliographic,
+    document_files,
+    list_writable_formats,
+    paired,
+    sqlite,
+    svmlight,
+    table,
+)
 from xmtc.data.records import BadRecord, Fields, load_json, match_name, quote_text
 from xmtc.errors import XmtcError
 
@@ -80,12 +89,10 @@ FEATURE = r"\d+:[-+\d.eE]+"
 FEATURE_LINE = re.compile(rf"(?:[-+\d.,]+\s+|\s*)(?:qid:\d+\s+)?{FEATURE}(?:\s+{FEATURE})*\s*(?:#.*)?", re.ASCII)
 
 
-def get_extension(path: str) -> str:
-    return os.path.splitext(strip_compression_extension(path))[1].lower()
-
-
-def detect_pair_format(path: str) -> str | None:
-    """Return the format of a path that names two files; None if it names one."""
+def detect_address_format(path: str) -> str | None:
+    """Return the format of a path that names two files, or a query on a database; None if it names one file."""
+    if sqlite.is_address(path):
+        return "sqlite"
     if ".npz," in path:
         return "npz"
     return "paired" if len(paired.split_path_pair(path)) == 2 else None
@@ -123,7 +130,7 @@ def detect_format(source: CorpusInput) -> str:
 def choose_output_format(path: str, has_features: bool) -> str:
     """Return the name of the format for an output file, from its extension."""
     extension = get_extension(path)
-    if detect_pair_format(path) == "paired":
+    if detect_address_format(path) == "paired":
         return "paired"
     if extension == ".txt":
         return "sparse" if has_features else "fasttext"

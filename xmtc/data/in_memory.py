@@ -14,10 +14,13 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from xmtc.core.array_validation import MAX_INDEX, NUMERIC_KINDS
-from xmtc.data.corpus import Corpus
+from xmtc.data.corpus import Corpus, open_corpus
 from xmtc.data.document import Document, LineNumber, check_not_single_text, describe_non_text
+from xmtc.data.records import Fields
+from xmtc.data.tables import is_table, to_arrow
 from xmtc.errors import XmtcError
 
+TEXT_COLUMN = Fields.text  # read from a table with several columns
 UNORDERED_TYPES = (dict, set, frozenset)
 
 
@@ -278,6 +281,12 @@ def iter_feature_rows(X: csr_array) -> Iterator[tuple[str, tuple[np.ndarray, np.
         yield "", (X.indices[start:end].astype(np.int32), X.data[start:end])
 
 
+def as_corpus(X: Any, y: Any) -> Any:
+    """Return a table with columns of texts and labels as a corpus if there are no other labels; anything else as is."""
+    has_text = is_table(X) and y is None and not isinstance(X, Corpus)
+    return open_corpus(X) if has_text else X
+
+
 def is_corpus_like(X: Any) -> bool:
     """Return True if X contains labels: a corpus, or a sequence of documents."""
     return isinstance(X, Corpus) or (isinstance(X, Sequence) and len(X) > 0 and isinstance(X[0], Document))
@@ -288,6 +297,8 @@ def as_texts_or_matrix(X: Any) -> Any:
     check_not_single_text(X)
     if issparse(X):
         return X
+    if is_table(X) and not is_frame(X):
+        return read_arrow_table(to_arrow(X))
     if is_frame(X):
         text_columns = find_text_columns(X)
         return get_text_column(X, text_columns) if text_columns else check_no_datetimes(X)
@@ -298,6 +309,25 @@ def as_texts_or_matrix(X: Any) -> Any:
     if array.ndim == 2 and array.shape[1] == 1 and any(isinstance(value, str) for value in array[:, 0]):
         array = array[:, 0]
     return array if array.ndim != 1 or array.dtype.kind in NUMERIC_KINDS else array.tolist()
+
+
+def read_arrow_table(table: Any) -> Any:
+    """Return the texts of an Arrow table, or the matrix of its numbers."""
+    names = list(table.column_names)
+    text_columns = [name for name in names if "string" in str(table.schema.field(name).type)]
+    if not text_columns:
+        return np.column_stack([table[name].to_numpy() for name in names])
+    if len(names) > 1 and TEXT_COLUMN not in text_columns:
+        raise ambiguous_columns_error(names, text_columns)
+    return table[TEXT_COLUMN if TEXT_COLUMN in text_columns else names[0]].to_pylist()
+
+
+def ambiguous_columns_error(columns: Sized, text_columns: list[Any]) -> XmtcError:
+    listed = ", ".join(map(repr, text_columns))
+    return XmtcError(
+        f"X is a data frame of {len(columns)} columns, of which {listed} hold texts; "
+        f"expected one column of texts, such as X[{text_columns[0]!r}], a column 'text', or only numbers."
+    )
 
 
 def find_text_columns(frame: Any) -> list[Any]:
@@ -312,12 +342,10 @@ def find_text_columns(frame: Any) -> list[Any]:
 
 def get_text_column(frame: Any, names: list[Any]) -> list[Any]:
     """Return the texts of a data frame with a single column; `names` are its text columns."""
+    if len(frame.columns) > 1 and TEXT_COLUMN in names:
+        return frame[TEXT_COLUMN].to_numpy().tolist()
     if len(frame.columns) > 1:
-        listed = ", ".join(map(repr, names))
-        raise XmtcError(
-            f"X is a data frame of {len(frame.columns)} columns, of which {listed} hold texts; "
-            f"expected one column of texts, such as X[{names[0]!r}], or only numbers."
-        )
+        raise ambiguous_columns_error(frame.columns, names)
     return frame[names[0]].to_numpy().tolist()
 
 

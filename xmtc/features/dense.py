@@ -62,7 +62,7 @@ def load_sentence_encoder(name: str, max_subwords: int, run: Run = Run()) -> Fit
         from xmtc.features.encoders.sentence_vectors import read_encoder
     except ImportError as error:
         raise as_missing_extra("sentence vectors", error) from None
-    return FittedDense(subwords=subwords, **read_encoder(tokens.encoder)._asdict())
+    return FittedDense(subwords=subwords, **vars(read_encoder(tokens.encoder)))
 
 
 @dataclass(frozen=True, kw_only=True)

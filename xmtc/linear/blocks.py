@@ -67,7 +67,7 @@ class TrainingBlock:
     def signs(self) -> np.ndarray:
         """Return y, shape (n_rows, padded n_children): +1 where a document belongs to a child, −1 elsewhere."""
         signs = np.full((len(self.rows), padded_width(len(self.children))), -1, np.float32)
-        mark_members(*self.members, self.children, self.rows, signs)
+        mark_members(*self.members, self.children, self.rows.astype(np.int64, copy=False), signs)
         return signs
 
 
@@ -90,6 +90,12 @@ def mark_members(indptr, indices, children, rows, signs):
                 else:
                     end = middle
             signs[begin, j] = 1
+
+
+def to_member_arrays(members: csc_array) -> tuple[np.ndarray, np.ndarray]:
+    """Return the documents of every column as indptr and indices, always of the types for which kernels are
+    compiled."""
+    return members.indptr.astype(np.int64, copy=False), members.indices.astype(np.int32, copy=False)
 
 
 def sum_costs(blocks: Iterable[TrainingBlock]) -> int:
@@ -152,14 +158,15 @@ def make_level_blocks(
 
     `members` has the documents of each child, `reaching` those of each node, `chunks` the chunk of each node.
     """
-    by_child = members.indptr.astype(np.int64), members.indices
+    by_child = to_member_arrays(members)
     all_children, chunk_numbers = level.indices.astype(np.int64), chunks.tolist()
     child_starts, row_starts = level.indptr.tolist(), reaching.indptr.tolist()
+    reaching_rows = reaching.indices.astype(np.int32, copy=False)
     for node in range(level.shape[0]):
         children = all_children[child_starts[node] : child_starts[node + 1]]
         if len(children) == 1:
             continue
-        rows = reaching.indices[row_starts[node] : row_starts[node + 1]]
+        rows = reaching_rows[row_starts[node] : row_starts[node + 1]]
         has_one_block = len(children) <= MAX_BLOCK_LABELS
         for begin in range(0, len(children), MAX_BLOCK_LABELS):
             yield TrainingBlock(

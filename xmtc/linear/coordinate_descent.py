@@ -46,21 +46,13 @@ def write_squared_norms(indptr, data, squares):
         squares[row] = total
 
 
-@fast_kernel
-def get_row_weight(row_weights, row):
-    """Return the weight of a document. Without weights the compiler removes the multiplication by 1."""
-    if row_weights is None:
-        return np.float32(1)
-    return row_weights[row]
-
-
 @kernel
 def initialise_bias(signs, row_weights, bias):
     """Set each bias to the weighted mean of the label's signs, the optimum without features."""
     n_rows, n_labels = signs.shape
     total, totals = 0.0, np.zeros(n_labels)
     for row in range(n_rows):
-        weight = get_row_weight(row_weights, row)
+        weight = row_weights[row]
         total += weight
         for j in range(n_labels):
             totals[j] += weight * signs[row, j]
@@ -251,7 +243,7 @@ def descend_block(
                 for j in range(n_labels):
                     margin[j] = bias[j]
                 add_margins(indices, data, indptr[row], indptr[row + 1], W, penalty, margin)
-                bound = C * get_row_weight(row_weights, row)
+                bound = C * row_weights[row]
                 update_alphas(
                     signs[row], alpha[row], margin, singleton_squares[row], squares[row], is_logistic, bound, factors,
                     step,
@@ -307,7 +299,7 @@ def descend_pair(
                     m1 += data[end - 1] * W[indices[end - 1], 1]
 
                 a0, a1, sign0, sign1 = alpha[row, 0], alpha[row, 1], signs[row, 0], signs[row, 1]
-                bound, own = C * get_row_weight(row_weights, row), singleton_squares[row]
+                bound, own = C * row_weights[row], singleton_squares[row]
                 new0 = compute_alpha(a0, sign0 * (m0 + odd0) + own * a0, squares[row], is_logistic, bound)
                 new1 = compute_alpha(a1, sign1 * (m1 + odd1) + own * a1, squares[row], is_logistic, bound)
                 curvature0 += compute_curvature(new0, is_logistic, bound)

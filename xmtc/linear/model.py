@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from xmtc.core.dataset import Dataset
+from xmtc.core.hyperparameters import param
 from xmtc.core.method import Explanation, Model
 from xmtc.core.predictions import Predictions
 from xmtc.core.ranking_steps import list_steps, rank_in_steps
 from xmtc.core.run import Run
+from xmtc.linear.packing import shorten_weights
 from xmtc.linear.search import CUBED_HINGE, LOGISTIC, SQUARED_HINGE, log_probability, rank_by_mean, search
 from xmtc.linear.tree import LinearTree
 
 LINK_CODES = {"squared_hinge": SQUARED_HINGE, "cubed_hinge": CUBED_HINGE, "logistic": LOGISTIC}
+MAX_PRECISION = 16  # bits of a trained weight
+PRECISION_PARAM: Any = param(
+    MAX_PRECISION, "Bits of a weight; 8 makes the model smaller, but `xmtc update` trains it again.", choices=(8, 16)
+)
 EXHAUSTIVE_BEAM = 0  # beam width of an exhaustive search
 FIRST_STEP_LABELS = 20  # labels of each of several trees that rank the first labels; more are read for a larger k
 MAX_BATCH_DOCUMENTS = 8192  # documents that one thread searches at a time
@@ -61,6 +68,10 @@ class TreeModel(Model):
         empty = Predictions.from_valid_arrays(np.zeros((0, k), np.int32), np.zeros((0, k), np.float32))
         return Predictions.stack([empty, *run.map(predict_batch, batches, "predicting", total=len(batches))])
 
+    def with_precision(self, precision: int) -> TreeModel:
+        """Return the model with weights of 16 bits, as trained, or of 8 bits."""
+        return self if precision == MAX_PRECISION else replace(self, trees=tuple(map(shorten_weights, self.trees)))
+
     def to_exhaustive(self) -> TreeModel:
         return self if self.beam == EXHAUSTIVE_BEAM else replace(self, beam=EXHAUSTIVE_BEAM)
 
@@ -81,7 +92,7 @@ class TreeModel(Model):
     def _explain(self, document: Dataset, label: int) -> Explanation:
         """Return the contribution of each feature to the label's margin, or in a label tree, to its log probability.
 
-        Of each node on the path, log P(child | parent) less its value without any feature is divided among the features
+        At each node on the path, log P(child | parent) less its value without any feature is divided among the features
         in proportion to their parts of the margin. Several trees are weighted by their shares of the score.
         """
         (view,) = self.views

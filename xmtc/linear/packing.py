@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,10 +21,11 @@ from xmtc.labels.tree import LabelTree
 from xmtc.linear.node_data import make_identity_rows
 from xmtc.linear.search import hash_feature
 from xmtc.linear.solver import LinearWeights
-from xmtc.linear.tree import EMPTY_FEATURE_CODE, SAME_CHUNK, LinearTree
+from xmtc.linear.tree import EMPTY_FEATURE_CODE, SAME_CHUNK, LinearTree, get_pair_length
 from xmtc.storage.disk_arrays import ArrayCollector
 
 QUANTISATION_LEVELS = 32767  # weights are int16 multiples of (largest weight of the chunk) / QUANTISATION_LEVELS
+SHORT_LEVELS = 127  # the same for int8
 MAX_CHUNK_SLOTS = 32768  # slot numbers are int16
 MAX_DENSE_ROW_RATIO = 5  # maximum slots per stored weight of a dense row; adding a dense row needs no branches
 MAX_GROUPED_SLOTS = 128  # maximum slots of adjacent levels that share a chunk
@@ -213,6 +214,58 @@ def fill_table(features, ends, slots, quantised, n_slots, n_buckets, by_bucket, 
     for empty in range(cell, last + 1):
         table[empty, 0], table[empty, 1] = EMPTY_FEATURE_CODE, size
     return last + 1
+
+
+def shorten_weights(tree: LinearTree) -> LinearTree:
+    """Return the tree with weights of 8 bits instead of 16, which are multiples of the largest weight of the chunk
+    divided by SHORT_LEVELS."""
+    table, scale, parts = tree.table.copy(), tree.scale.copy(), []
+    for chunk in range(tree.n_chunks):
+        cells = slice(tree.places[chunk], tree.places[chunk + 1])
+        entries, n_slots = tree.entries[tree.firsts[chunk] : tree.firsts[chunk + 1]], np.diff(tree.slots)[chunk]
+        short = np.empty(2 * len(entries), np.int8)  # maximum size; pages that are not written take no memory
+        largest = find_largest_weight(tree.table[cells, 1], entries, n_slots)
+        size = write_short_entries(tree.table[cells, 1], entries, n_slots, SHORT_LEVELS / largest, table[cells], short)
+        scale[chunk] *= largest / SHORT_LEVELS
+        parts.append(short[:size].copy())
+    return replace(
+        tree, table=table, scale=scale, entries=np.concatenate(parts), firsts=to_offsets([len(part) for part in parts])
+    )
+
+
+@kernel
+def find_largest_weight(starts, entries, n_slots):
+    """Return the largest absolute weight of a chunk with 16-bit entries, at least 1."""
+    largest = np.int64(1)
+    for cell in range(len(starts) - 1):
+        begin, end = np.int64(starts[cell]), np.int64(starts[cell + 1])
+        is_dense = end - begin == n_slots
+        for entry in range(begin if is_dense else begin + 1, end, 1 if is_dense else 2):
+            largest = max(largest, abs(np.int64(entries[entry])))
+    return largest
+
+
+@kernel
+def write_short_entries(starts, entries, n_slots, factor, table, short):
+    """Write the 16-bit entries of a chunk as 8-bit entries and their new starts; return their number."""
+    size, pair_length = np.int64(0), get_pair_length(1, n_slots)
+    for cell in range(len(starts) - 1):
+        begin, end = np.int64(starts[cell]), np.int64(starts[cell + 1])
+        table[cell, 1] = size
+        if end - begin == n_slots:
+            for entry in range(begin, end):
+                short[size] = np.int8(np.rint(factor * entries[entry]))
+                size += 1
+        else:
+            for entry in range(begin, end, 2):
+                slot = np.int64(np.uint16(entries[entry]))
+                short[size] = np.int8(slot & 0xFF)
+                if pair_length == 3:
+                    short[size + 1] = np.int8(slot >> 8)
+                short[size + pair_length - 1] = np.int8(np.rint(factor * entries[entry + 1]))
+                size += pair_length
+    table[len(starts) - 1, 1] = size
+    return size
 
 
 @dataclass(frozen=True)

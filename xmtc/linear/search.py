@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from xmtc.core.numba_support import fast_kernel, kernel, prefetch_element
 from xmtc.core.predictions import NO_LABEL
-from xmtc.linear.tree import EMPTY_FEATURE, LinearTree
+from xmtc.linear.tree import EMPTY_FEATURE, MAX_BYTE_SLOTS, LinearTree, read_slot
 
 SQUARED_HINGE, LOGISTIC, CUBED_HINGE = 0, 1, 2
 MIN_LOG_PROBABILITY = np.float32(-3e38)
@@ -47,7 +47,7 @@ def min_margin(log, link):
     if link == SQUARED_HINGE:
         return np.float32(1) - np.sqrt(-log) - ROUNDING_MARGIN
     if link == CUBED_HINGE:
-        return np.float32(1) - np.cbrt(-log) - ROUNDING_MARGIN
+        return np.float32(1) - (-log) ** np.float32(1 / 3) - ROUNDING_MARGIN  # np.cbrt takes longer to load
     return (log if log < -15 else -np.log(np.expm1(-log))) - ROUNDING_MARGIN
 
 
@@ -72,6 +72,20 @@ def add_four_rows(x, a, y, b, z, c, u, d, n, entries, out):
         out[slot] = (((out[slot] + x * a[slot]) + y * b[slot]) + z * c[slot]) + u * d[slot]
 
 
+@fast_kernel
+def add_pairs(value, entries, begin, end, n, out):
+    """Add a row of (slot, weight) pairs; the compiler keeps the branch of the type of the entries."""
+    if entries.itemsize == 2:
+        for entry in range(begin, end, 2):
+            out[np.uint16(entries[entry])] += value * entries[entry + 1]
+    elif n <= MAX_BYTE_SLOTS:
+        for entry in range(begin, end, 2):
+            out[np.uint8(entries[entry])] += value * entries[entry + 1]
+    else:
+        for entry in range(begin, end, 3):
+            out[read_slot(entries, entry, 3)] += value * entries[entry + 2]
+
+
 @kernel
 def find_row(feature, table, n_buckets):
     """Return the start and end of a feature's entries; (0, 0) if the chunk does not have the feature."""
@@ -91,16 +105,16 @@ def compute_margins(indices, data, table, n_buckets, entries, bias, scale, ring,
     TABLE_PREFETCH_FEATURES before it is read, and a row ROW_PREFETCH_FEATURES before it is added. `ring` holds the
     prefetched rows. Dense rows are added four at a time.
     """
-    n, n_held, n_features, cells = len(bias), 0, len(indices), table.reshape(-1)
+    n, n_held, n_features = len(bias), 0, len(indices)
     a, b, c = np.int64(0), np.int64(0), np.int64(0)
     x, y, z = np.float32(0), np.float32(0), np.float32(0)
     for slot in range(n):
         out[slot] = 0
     for k in range(min(TABLE_PREFETCH_FEATURES, n_features)):
-        prefetch_element(cells, 2 * hash_feature(np.uint32(indices[k]), n_buckets))
+        prefetch_element(table, 2 * hash_feature(np.uint32(indices[k]), n_buckets))
     for k in range(n_features + ROW_PREFETCH_FEATURES):
         if k + TABLE_PREFETCH_FEATURES < n_features:
-            prefetch_element(cells, 2 * hash_feature(np.uint32(indices[k + TABLE_PREFETCH_FEATURES]), n_buckets))
+            prefetch_element(table, 2 * hash_feature(np.uint32(indices[k + TABLE_PREFETCH_FEATURES]), n_buckets))
         if k < n_features:
             begin, end = find_row(np.uint32(indices[k]), table, n_buckets)
             ring[k & RING_MASK, 0], ring[k & RING_MASK, 1] = begin, end
@@ -111,8 +125,7 @@ def compute_margins(indices, data, table, n_buckets, entries, bias, scale, ring,
         at = (k - ROW_PREFETCH_FEATURES) & RING_MASK
         begin, end, value = ring[at, 0], ring[at, 1], data[k - ROW_PREFETCH_FEATURES]
         if end - begin != n:
-            for entry in range(begin, end, 2):
-                out[np.uint16(entries[entry])] += value * entries[entry + 1]
+            add_pairs(value, entries, begin, end, n, out)
         elif n_held == 0:
             a, x, n_held = begin, value, 1
         elif n_held == 1:
@@ -363,6 +376,7 @@ def rank_by_mean(labels: np.ndarray, logs: np.ndarray, n_labels: int, k: int) ->
         Number of labels to return.
     """
     n_docs, n_rankings, width = labels.shape
+    labels, logs = np.ascontiguousarray(labels), np.ascontiguousarray(logs)  # the kernel is compiled for one layout
     top, scores = np.full((n_docs, k), NO_LABEL, np.int32), np.zeros((n_docs, k), np.float32)
     work = np.zeros(n_labels, np.float32), np.empty(n_rankings * width, np.int32)
     write_mean_ranking(labels, logs, *work, top, scores)

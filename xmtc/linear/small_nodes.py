@@ -28,7 +28,7 @@ from xmtc.linear.packing import (
     to_offsets,
     write_pruned_weights,
 )
-from xmtc.linear.solver import Solver, choose_run_length, padded_width, seed_state
+from xmtc.linear.solver import Solver, choose_run_length, padded_width, seed_state, select_row_weights
 
 
 class BatchedDocuments(NamedTuple):
@@ -86,8 +86,8 @@ def train_small_nodes(
         progress=np.empty((len(blocks), 2), np.float32),
     )
     solve_nodes(
-        *documents, squares[rows], None if doc_weights is None else doc_weights[rows], rows, first_rows, children,
-        first_children, *blocks[0].members, settings, solver.loss == "logistic", np.float32(solver.C),
+        *documents, squares[rows], select_row_weights(doc_weights, rows), rows, first_rows, children, first_children,
+        *blocks[0].members, settings, solver.loss == "logistic", np.float32(solver.C),
         np.float32(solver.eps), seed_state(solver.seed), np.float32(min_weight), *batch,
     )  # fmt: skip
     n_features, n_weights = map(int, batch.sizes.sum(axis=0))
@@ -169,7 +169,7 @@ def solve_nodes(
             for j in range(width):
                 signs[row, j] = -1
         mark_members(members_indptr, members, children[first : first + n_labels], rows[begin:end], signs)
-        node_weights = slice_row_weights(row_weights, begin, end)
+        node_weights = row_weights[begin:end]
         initialise_bias(signs, node_weights, bias)
         runs = np.empty((n_rows + run_length - 1) // run_length, np.int64)
         for run in range(len(runs)):
@@ -199,13 +199,6 @@ def solve_nodes(
         n_weights = np.int64(ends[feature + n_used - 1]) if n_used else np.int64(0)
         pruned_sizes[node, 0], pruned_sizes[node, 1] = n_used, n_weights
         column, value, feature, weight = column + n_columns, value + n_values, feature + n_used, weight + n_weights
-
-
-@kernel
-def slice_row_weights(row_weights, begin, end):
-    if row_weights is None:
-        return None
-    return row_weights[begin:end]
 
 
 def split_weights(batch: BatchedWeights, widths: Sequence[int]) -> list[SparseWeights]:

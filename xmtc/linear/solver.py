@@ -107,7 +107,7 @@ class Solver:
         """
         has_all_rows = np.array_equal(rows, np.arange(X.shape[0]))
         documents, n_labels = as_compact(X) if has_all_rows else compact(X, rows), positives.shape[1]
-        weights = None if weights is None else weights[rows]
+        weights = select_row_weights(weights, rows)
         W, convergence = np.empty((len(documents.columns) + 1, n_labels), np.float32), Convergence()
         for begin in range(0, n_labels, MAX_BLOCK_LABELS):
             width = min(MAX_BLOCK_LABELS, n_labels - begin)
@@ -171,9 +171,7 @@ class Solver:
     ) -> LinearWeights:
         """Return the weights of one block of labels over the documents `rows` of X."""
         documents = compact(X, rows)
-        W, progress = self.solve_with_progress(
-            documents, signs[:, :n_labels], None if weights is None else weights[rows]
-        )
+        W, progress = self.solve_with_progress(documents, signs[:, :n_labels], select_row_weights(weights, rows))
         return LinearWeights(documents.columns, W, n_labels, convergence=describe_progress(progress, n_labels))
 
     def solve_node(
@@ -191,6 +189,7 @@ class Solver:
         fields of NodeDocuments up to n_singletons, in the order of the kernels' arguments."""
         n_rows, n_labels = signs.shape
         bias, progress = np.empty(n_labels, np.float32), np.zeros(2, np.float32)
+        weights = np.ones(n_rows, np.float32) if weights is None else weights
         initialise_bias(signs, weights, bias)
         loss = self.loss == "logistic", np.float32(self.C), weights
         penalty = np.float32(self.penalty) if self.penalty else None
@@ -249,6 +248,12 @@ def make_signs(positives: csr_array, begin: int, width: int) -> np.ndarray:
         positives.indptr.astype(np.int64, copy=False), positives.indices.astype(np.int64, copy=False), begin, signs
     )
     return signs
+
+
+def select_row_weights(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
+    """Return the weights of some documents. Kernels have one type per argument, so that they are compiled once: without
+    weights, each document has weight 1."""
+    return np.ones(len(rows), np.float32) if weights is None else weights[rows]
 
 
 def pad_with_ones(factors: np.ndarray, width: int) -> np.ndarray:

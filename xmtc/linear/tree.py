@@ -14,6 +14,14 @@ from xmtc.storage.form import Form, array
 SAME_CHUNK = -1  # in `above`: the slot is at the top of its chunk; in `leads`: to other slots of its chunk only
 EMPTY_FEATURE_CODE = 0xFFFFFFFF  # cell of a chunk's table without a feature
 EMPTY_FEATURE = np.uint32(EMPTY_FEATURE_CODE)
+MAX_BYTE_SLOTS = 256  # slots of a chunk whose numbers fit into a byte
+
+
+@kernel
+def get_pair_length(entry_bytes, n_slots):
+    """Return the entries of a (slot, weight) pair: two, or with entries of one byte and many slots, two for the slot
+    (low byte first) and one for the weight."""
+    return 3 if entry_bytes == 1 and n_slots > MAX_BYTE_SLOTS else 2
 
 
 @dataclass(frozen=True)
@@ -24,7 +32,7 @@ class LinearTree(Form):
     or all nodes of one or several levels below a node. The weights of a chunk are stored by feature in a hash table
     with linear probing: a feature is in its bucket or in a later cell before the next empty one. Its row of entries
     ends where that of the next cell begins. It holds the weights of all n slots, or (slot, weight) pairs if few slots
-    have one. Weights are 16-bit integers times the scale of the chunk.
+    have one (see `get_pair_length`). Weights are integers of 16 or 8 bits times the scale of the chunk.
     """
 
     slots: np.ndarray = array(np.int64)  # (n_chunks + 1,), chunk c has slots[c]:slots[c + 1]; chunk 0 is the root
@@ -36,7 +44,7 @@ class LinearTree(Form):
     places: np.ndarray = array(np.int64)  # (n_chunks + 1,), chunk c has the cells places[c]:places[c + 1] of the table
     table: np.ndarray = array(np.uint32, ndim=2)  # (n_cells, 2), feature or EMPTY_FEATURE, and start of its row
     firsts: np.ndarray = array(np.int64)  # (n_chunks + 1,), chunk c has entries firsts[c]:firsts[c + 1]
-    entries: np.ndarray = array(np.int16)
+    entries: np.ndarray = array(np.int16, np.int8)
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -71,12 +79,18 @@ class LinearTree(Form):
         n, number = self.slots[chunk + 1] - self.slots[chunk], slot - self.slots[chunk]
         lengths = np.diff(table[:, 1])
         dense, paired = np.flatnonzero(lengths == n), np.flatnonzero((lengths > 0) & (lengths < n))
-        cells = np.repeat(paired, lengths[paired] // 2)  # cell of each pair
-        first = np.repeat(table[paired, 1] - np.cumsum(lengths[paired]) + lengths[paired], lengths[paired] // 2)
-        pairs = first + 2 * np.arange(len(cells))
-        is_of_slot = entries[pairs] == number
+        pair_length = get_pair_length.py_func(entries.itemsize, n)
+        n_pairs = lengths[paired] // pair_length
+        cells = np.repeat(paired, n_pairs)  # cell of each pair
+        first = np.repeat(table[paired, 1] - np.cumsum(lengths[paired]) + lengths[paired], n_pairs)
+        pairs = first + pair_length * np.arange(len(cells))
+        unsigned = entries.view(np.uint16 if entries.itemsize == 2 else np.uint8)
+        slots = unsigned[pairs].astype(np.int64)
+        if pair_length == 3:
+            slots += unsigned[pairs + 1].astype(np.int64) << 8
+        is_of_slot = slots == number
         features = np.concatenate([table[dense, 0], table[cells[is_of_slot], 0]])
-        weights = np.concatenate([entries[table[dense, 1] + number], entries[pairs[is_of_slot] + 1]])
+        weights = np.concatenate([entries[table[dense, 1] + number], entries[pairs[is_of_slot] + pair_length - 1]])
         return features, (weights * self.scale[chunk]).astype(np.float32)
 
     def check_sizes(self, n_labels: int, n_features: int) -> None:
@@ -140,7 +154,19 @@ def has_valid_rows(slots, homes, places, table, firsts, entries, n_features):
 @kernel
 def has_valid_pairs(entries, begin, end, n):
     """Return True if begin:end are (slot, weight) pairs of a chunk with n slots."""
-    for entry in range(begin, end, 2):
-        if not 0 <= entries[entry] < n:
+    length = get_pair_length(entries.itemsize, n)
+    if (end - begin) % length:
+        return False
+    for entry in range(begin, end, length):  # noqa: SIM110 (kernels have no generators)
+        if read_slot(entries, entry, length) >= n:
             return False
-    return (end - begin) % 2 == 0
+    return True
+
+
+@kernel
+def read_slot(entries, entry, pair_length):
+    """Return the slot of the pair that begins at an entry."""
+    if entries.itemsize == 2:
+        return np.int64(np.uint16(entries[entry]))
+    low = np.int64(np.uint8(entries[entry]))
+    return low if pair_length == 2 else low | np.int64(np.uint8(entries[entry + 1])) << 8

@@ -47,6 +47,7 @@ from xmtc.linear.solver import (
     describe_progress,
     make_random_order,
     report_convergence,
+    select_row_weights,
 )
 from xmtc.linear.tree import LinearTree
 
@@ -200,8 +201,8 @@ class TreeTrainer:
             documents = (
                 all_documents if has_all_documents else gather_documents(data.X, block.rows, all_documents.squares)
             )
-            doc_weights = None if data.weights is None else data.weights[block.rows]
-            dense = self.solver.solve_node(documents, block.signs(), n_children, doc_weights)
+            weights = select_row_weights(data.weights, block.rows)
+            dense = self.solver.solve_node(documents, block.signs(), n_children, weights)
         pruned = prune_weights(dense, self.min_weight)
         return pack_weights(pruned) if block.is_leaf else pruned, dense.convergence
 

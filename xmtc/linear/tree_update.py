@@ -23,7 +23,7 @@ from xmtc.core.events import Convergence
 from xmtc.core.predictions import NO_LABEL
 from xmtc.core.run import Run
 from xmtc.labels.vectors import LabelVectors
-from xmtc.linear.blocks import TrainingBlock
+from xmtc.linear.blocks import TrainingBlock, to_member_arrays
 from xmtc.linear.packing import SparseWeights
 from xmtc.linear.slots import ROOT, TreeSlots, replace_weights, unpack_weights
 from xmtc.linear.solver import MAX_BLOCK_LABELS, make_random_order, report_convergence
@@ -206,7 +206,7 @@ def make_slot_blocks(
 ) -> Iterator[TrainingBlock]:
     """Yield blocks of slots to train that have the same parent."""
     by_slot, by_parent = csc_array(members), csc_array(reached)
-    documents = by_slot.indptr.astype(np.int64), by_slot.indices
+    documents = to_member_arrays(by_slot)
     is_root_row = np.diff(reached.indptr) > 0
     chosen = np.flatnonzero(is_trained)
     chosen = chosen[np.argsort(slots.parents[chosen], kind="stable")]

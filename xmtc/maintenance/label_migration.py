@@ -102,13 +102,15 @@ def rename_labels(
         frequencies=frequencies,
         allowed=allowed,
         concepts=None,
+        reference=None if tagger.reference is None else tagger.reference.with_labels(targets),
         training=None if tagger.training is None else tagger.training.with_labels(targets, len(labels)),
     )
     renamed = replace(renamed, about={name: value for name, value in about.items() if name != "decision"})
     if tagger.decision is None:
         return renamed
     decision = {name: value for name, value in about["decision"].items() if name == "documents"}
-    return renamed.with_decision(merge_thresholds(tagger.decision, targets, len(labels)), **decision)
+    thresholds = merge_thresholds(tagger.decision, targets, len(labels))
+    return renamed.with_decision(replace(thresholds, gate=()), **decision)  # its promise is for the former labels
 
 
 def merge_labels(model: Model, targets: np.ndarray, n_labels: int) -> Model:

@@ -395,12 +395,13 @@ def rename_parts(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments, model
         concepts=concepts,
         allowed=None if tagger.allowed is None else extend_filter(tagger, plan, index, concepts),
         decision=None,
+        reference=None if tagger.reference is None else tagger.reference.with_labels(plan.targets),
         training=None,
     )
     if tagger.decision is None:
         return renamed
     description = {key: value for key, value in tagger.about["decision"].items() if key == "documents"}
-    return renamed.with_decision(extend_thresholds(tagger.decision, plan), **description)
+    return renamed.with_decision(replace(extend_thresholds(tagger.decision, plan), gate=()), **description)
 
 
 def extend_filter(tagger: Tagger, plan: LabelPlan, index: StringIndex, concepts: LabelConcepts | None) -> np.ndarray:

@@ -41,7 +41,9 @@ if TYPE_CHECKING:  # type checkers cannot read the table METHODS, so its classes
     from xmtc.methods.one_vs_all.pd_sparse import PDSparse as PDSparse
     from xmtc.methods.one_vs_all.ppd_sparse import PPDSparse as PPDSparse
     from xmtc.methods.one_vs_all.proxml import ProXML as ProXML
+    from xmtc.methods.one_vs_all.slice import Slice as Slice
     from xmtc.methods.transformer.aplc_xlnet import APLCXLNet as APLCXLNet
+    from xmtc.methods.transformer.xr_transformer import XRTransformer as XRTransformer
 
 METHODS = {
     "parabel": "xmtc.methods.label_tree.parabel:Parabel",
@@ -51,6 +53,7 @@ METHODS = {
     "pd_sparse": "xmtc.methods.one_vs_all.pd_sparse:PDSparse",
     "ppd_sparse": "xmtc.methods.one_vs_all.ppd_sparse:PPDSparse",
     "proxml": "xmtc.methods.one_vs_all.proxml:ProXML",
+    "slice": "xmtc.methods.one_vs_all.slice:Slice",
     "fastxml": "xmtc.methods.instance_tree.fastxml:FastXML",
     "pfastrexml": "xmtc.methods.instance_tree.pfastrexml:PfastreXML",
     "craftml": "xmtc.methods.instance_tree.craftml:CRAFTML",
@@ -66,6 +69,7 @@ METHODS = {
     "fasttext": "xmtc.methods.embedding.fasttext:FastText",
     "extremetext": "xmtc.methods.embedding.extremetext:ExtremeText",
     "aplc_xlnet": "xmtc.methods.transformer.aplc_xlnet:APLCXLNet",
+    "xr_transformer": "xmtc.methods.transformer.xr_transformer:XRTransformer",
     "lexical": "xmtc.methods.lexical.lexical:Lexical",
     "matcher": "xmtc.methods.matcher.matcher:Matcher",
     "ensemble": "xmtc.methods.ensemble.ensemble:Ensemble",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar
@@ -13,6 +14,10 @@ from xmtc.core.hyperparameters import param
 from xmtc.core.method import Method
 from xmtc.data.splits import VALIDATION_SHARE
 from xmtc.nn.training import HELD_OUT_HELP, TrainingOptions, select_stopping_rows
+
+# Below both, as on `cve-libraries`, linear methods are more accurate; above one of them, AttentionXML is equal on
+# `eurlex57k` and better on `tibkat-gnd-en` (docs/results/accuracy.md).
+MAX_SMALL_DOCUMENTS, MAX_SMALL_FREQUENCY = 30_000, 20
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,18 @@ class WordNetworkMethod(Method):
 
     def select_held_out_rows(self, data: Dataset) -> np.ndarray | None:
         return select_stopping_rows(data, self.seed, self.held_out)
+
+    def warn_of_small_corpus(self, data: Dataset) -> None:
+        """Log a warning if linear methods are more accurate on corpora with so few documents and so many labels."""
+        assert data.Y is not None
+        n_labels = max(1, int((np.bincount(data.Y.indices, minlength=1) > 0).sum()))
+        frequency = data.Y.nnz / n_labels
+        if data.n_docs < MAX_SMALL_DOCUMENTS and frequency < MAX_SMALL_FREQUENCY:
+            logging.getLogger("xmtc").warning(
+                "The corpus has %s documents and %s labels with %.1f documents each, too few for %s: a linear method "
+                "such as dismec will be better.",
+                f"{data.n_docs:,}", f"{n_labels:,}", frequency, type(self).__name__,
+            )  # fmt: skip
 
     def make_training_options(self, **changes: Any) -> TrainingOptions:
         """Return the training options of these hyper-parameters; keywords add to or replace them."""

@@ -99,51 +99,62 @@ class RankingLoss:
 
 
 class RankingAccumulator(LossAccumulator):
+    """L_P and L_N (eqs. 3 and 4), with their gradients.
+
+    L_P = Σ_n (m + y_n − min y_p)₊ needs the lowest positive output, known from the start;
+    L_N = Σ_p (m + max y_n − y_p)₊ needs the highest negative output, known after the last block.
+    """
+
     def __init__(self, positives: PositiveLabels, logits: Tensor, margin: float, uses_sigmoid: bool, n_labels: int):
         super().__init__(positives, logits)
-        counts = positives.sum_by_document(torch.ones_like(logits))
-        self.per_label = 1 / counts.clamp(min=1) if n_labels else torch.ones_like(counts)
-        self.per_other = 1 / (n_labels - counts).clamp(min=1) if n_labels else torch.ones_like(counts)
+        n_positive = positives.sum_by_document(torch.ones_like(logits))  # |P|
+        one = torch.ones_like(n_positive)
+        self.weight_of_l_p = 1 / (n_labels - n_positive).clamp(min=1) if n_labels else one  # 1 / |N| in the mean
+        self.weight_of_l_n = 1 / n_positive.clamp(min=1) if n_labels else one  # 1 / |P| in the mean
         self.margin, self.uses_sigmoid = margin, uses_sigmoid
-        self.y = self.outputs(logits)
-        self.lowest = positives.min_by_document(self.y)
-        self.n_above = torch.zeros_like(self.lowest)  # negative labels above the lowest positive label minus the margin
-        self.highest = torch.full_like(self.lowest, -torch.inf)  # over negative labels
-        self.highest_labels = torch.zeros_like(self.lowest, dtype=torch.long)
+        self.y_p = self.compute_outputs(logits)
+        self.min_y_p = positives.min_by_document(self.y_p)
+        self.n_terms_of_l_p = torch.zeros_like(self.min_y_p)  # negative labels with m + y_n > min y_p
+        self.max_y_n = torch.full_like(self.min_y_p, -torch.inf)
+        self.label_of_max_y_n = torch.zeros_like(self.min_y_p, dtype=torch.long)
 
-    def outputs(self, logits: Tensor) -> Tensor:
+    def compute_outputs(self, logits: Tensor) -> Tensor:
+        """Return y of the logits."""
         return logits.sigmoid() if self.uses_sigmoid else logits
 
-    def slope(self, y: Tensor) -> Tensor | float:
+    def compute_slope(self, y: Tensor) -> Tensor | float:
         """Return dy / dlogit."""
         return y * (1 - y) if self.uses_sigmoid else 1.0
 
     def add_block(self, logits: Tensor, rows: Tensor, columns: Tensor, first: int) -> Tensor:
-        y = self.outputs(logits)
-        slope = self.slope(y)
-        y[rows, columns] = -torch.inf  # never the highest
-        highest, which = y.max(1)
-        self.highest_labels = torch.where(highest > self.highest, which + first, self.highest_labels)
-        self.highest = torch.maximum(highest, self.highest)
-        above = y.add_((self.margin - self.lowest)[:, None]).clamp_(min=0)
-        self.loss += above.sum(1) * self.per_other
-        is_above = above.sign_()
-        self.n_above += is_above.sum(1)
-        return is_above.mul_(slope).mul_(self.per_other[:, None])
+        y_n = self.compute_outputs(logits)
+        slope = self.compute_slope(y_n)
+        y_n[rows, columns] = -torch.inf  # positive labels: never the highest
+        max_y_n, column = y_n.max(1)
+        self.label_of_max_y_n = torch.where(max_y_n > self.max_y_n, column + first, self.label_of_max_y_n)
+        self.max_y_n = torch.maximum(max_y_n, self.max_y_n)
+        terms = y_n.add_((self.margin - self.min_y_p)[:, None]).clamp_(min=0)
+        self.loss += terms.sum(1) * self.weight_of_l_p
+        is_positive_term = terms.sign_()
+        self.n_terms_of_l_p += is_positive_term.sum(1)
+        return is_positive_term.mul_(slope).mul_(self.weight_of_l_p[:, None])
 
     def finish(self) -> tuple[Tensor, Tensor, Tensor]:
-        rows, y = self.positives.rows, self.y
-        below = (self.margin + self.highest[rows] - y).clamp(min=0)
-        self.loss += self.positives.sum_by_document(below) * self.per_label
-        is_below, is_lowest = below.sign(), (y == self.lowest[rows]).to(y.dtype)
-        shares = is_lowest / self.positives.sum_by_document(is_lowest)[rows]  # ties share the gradient
-        d_labels = -(is_below * self.per_label[rows] + (self.n_above * self.per_other)[rows] * shares) * self.slope(y)
-        d_highest = self.positives.sum_by_document(is_below) * self.per_label * self.slope(self.highest.clamp(min=0))
+        rows, y_p = self.positives.rows, self.y_p
+        terms = (self.margin + self.max_y_n[rows] - y_p).clamp(min=0)
+        self.loss += self.positives.sum_by_document(terms) * self.weight_of_l_n
+        is_positive_term, is_min_y_p = terms.sign(), (y_p == self.min_y_p[rows]).to(y_p.dtype)
+        shares = is_min_y_p / self.positives.sum_by_document(is_min_y_p)[rows]  # ties share the gradient
+        d_l_p = (self.n_terms_of_l_p * self.weight_of_l_p)[rows] * shares
+        d_l_n = is_positive_term * self.weight_of_l_n[rows]
+        d_max_y_n = self.positives.sum_by_document(is_positive_term) * self.weight_of_l_n
         documents = torch.arange(self.positives.n_docs, device=rows.device)
         return (
             torch.cat([rows, documents]),
-            torch.cat([self.positives.labels, self.highest_labels]),
-            torch.cat([d_labels, d_highest]),
+            torch.cat([self.positives.labels, self.label_of_max_y_n]),
+            torch.cat(
+                [-(d_l_n + d_l_p) * self.compute_slope(y_p), d_max_y_n * self.compute_slope(self.max_y_n.clamp(min=0))]
+            ),
         )
 
 

@@ -8,8 +8,7 @@ from functools import partial
 from importlib import import_module
 from itertools import islice
 
-from xmtc.data.file_streams import STANDARD_STREAM, open_output
-from xmtc.data.format_detection import get_extension
+from xmtc.data.file_streams import STANDARD_STREAM, get_extension, open_output
 from xmtc.errors import XmtcError
 from xmtc.output.table import Column, Prediction, PredictionTable, Record, RecordTable, WriteFunction
 

@@ -27,6 +27,7 @@ class Prediction(NamedTuple):
     tags: list[Tag]
     kept_values: tuple[Any, ...] = ()  # of the fields to keep
     text: str = ""
+    quality: dict[str, Any] | None = None  # of QualityEstimates.describe, if the model has a gate
 
 
 class Column(NamedTuple):
@@ -34,6 +35,14 @@ class Column(NamedTuple):
 
     name: str
     kind: type  # str, int or float
+
+
+QUALITY_COLUMNS = (
+    Column("estimated_precision", float),
+    Column("estimated_recall", float),
+    Column("estimated_f1", float),
+    Column("publish", str),
+)
 
 
 @dataclass(frozen=True)
@@ -48,12 +57,18 @@ class PredictionTable:
     languages: tuple[str, ...] = ()  # further languages of names, with a column each
     find_name: Callable[[str, str], str | None] | None = None  # from a label and a language
     joined: bool = False  # one row per document: all labels in one cell, all names in another
+    has_quality: bool = False  # estimated precision, recall and F1 of each document, and whether to publish it
 
     @cached_property
     def document_columns(self) -> list[Column]:
-        """Columns of the document: its id and the kept fields."""
+        """Columns of the document: its id, the kept fields and the quality of its labels."""
+        return [*self.field_columns, *(QUALITY_COLUMNS if self.has_quality else ())]
+
+    @cached_property
+    def field_columns(self) -> list[Column]:
+        """Columns of the id and the kept fields."""
         names = ["id"]
-        taken = {"labels", *(column.name for column in self.label_columns)}  # JSON Lines has "labels"
+        taken = {"labels", "quality", *(column.name for column in (*self.label_columns, *QUALITY_COLUMNS))}
         for name in self.kept_fields:
             while name in taken or name in names:
                 name = f"input_{name}"
@@ -79,7 +94,7 @@ class PredictionTable:
 
     def rows(self, answer: Prediction) -> list[list[Cell]]:
         """Return the rows of a document; a document without labels has one row with empty cells."""
-        first = [answer.id, *map(as_cell, answer.kept_values)]
+        first = [answer.id, *map(as_cell, answer.kept_values), *self.quality_cells(answer)]
         each = [self.label_cells(tag) for tag in answer.tags]
         if self.joined:
             columns = list(zip(*each, strict=True))[: len(self.label_columns)]
@@ -92,6 +107,12 @@ class PredictionTable:
             [*first, *[None] * len(self.label_columns)]
         ]
 
+    def quality_cells(self, answer: Prediction) -> list[Cell]:
+        if not self.has_quality or answer.quality is None:
+            return [None] * (len(self.document_columns) - len(self.field_columns))
+        *estimates, is_published = answer.quality.values()
+        return [*estimates, "yes" if is_published else "no"]
+
     def label_cells(self, tag: Tag) -> list[Cell]:
         score = float(f"{tag.score:.{SCORE_DIGITS}g}")
         name: list[Cell] = [tag.name] if self.has_names else []
@@ -102,7 +123,7 @@ class PredictionTable:
 
     def to_record(self, answer: Prediction) -> dict[str, Any]:
         """Return a document as a JSON object."""
-        fields = zip(self.document_columns, (answer.id, *map(replace_non_finite, answer.kept_values)), strict=True)
+        fields = zip(self.field_columns, (answer.id, *map(replace_non_finite, answer.kept_values)), strict=True)
         labels = []
         for tag in answer.tags:
             name = {} if tag.name is None else {"name": tag.name}
@@ -110,7 +131,8 @@ class PredictionTable:
             if self.find_name is not None:
                 name |= {f"name_{code}": self.find_name(tag.label, code) or "" for code in self.languages}
             labels.append({"label": tag.label, **name, **above, "score": round(tag.score, SCORE_DIGITS)})
-        return {column.name: value for column, value in fields} | {"labels": labels}
+        quality = {"quality": answer.quality} if self.has_quality else {}
+        return {column.name: value for column, value in fields} | {"labels": labels} | quality
 
 
 @dataclass(frozen=True)

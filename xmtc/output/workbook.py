@@ -62,8 +62,8 @@ def workbook(stream: IO[bytes], table: PredictionTable, in_memory: bool = False)
 class SheetWriter:
     """Writer of the sheets of a workbook."""
 
-    def __init__(self, book: Any, table: PredictionTable) -> None:
-        self.book, self.table = book, table
+    def __init__(self, book: Any, table: PredictionTable, max_rows: int = MAX_EXCEL_ROWS) -> None:
+        self.book, self.table, self.max_rows = book, table, max_rows
         self.header_format, self.formula_format = (
             book.add_format({"bold": True}),
             book.add_format({"quote_prefix": True}),
@@ -83,7 +83,7 @@ class SheetWriter:
     def write(self, answers: Iterable[Prediction]) -> None:
         for answer in answers:
             for row in self.table.rows(answer):
-                if self.n_rows == MAX_EXCEL_ROWS:
+                if self.n_rows == self.max_rows:
                     self.finish_sheet()
                     self.add_sheet()
                 for column, cell in enumerate(row):

@@ -26,8 +26,10 @@ from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.data.splits import drop_rows, find_labelled_rows, sample_folds, sample_rows_keeping_labels
 from xmtc.errors import XmtcError
+from xmtc.features.unknown_words import measure_unknown_words
 from xmtc.methods.ensemble.calibrated_model import (
     CalibratedModel,
+    apply_isotonic_curve,
     build_calibrated_model,
     fit_isotonic_curve,
     select_prediction_rows,
@@ -36,6 +38,7 @@ from xmtc.methods.ensemble.calibrated_model import (
 from xmtc.methods.ensemble.holdout_model import HOLDOUT_RUN_NAME, fit_with_holdout_models
 from xmtc.methods.ensemble.members import CombinedMethod
 from xmtc.methods.ensemble.model import MIN_MEMBER_LABELS
+from xmtc.scores.drift import DriftReference
 from xmtc.tagger import Tagger
 
 HELD_OUT_FRACTION = 0.1  # of the labelled documents in a fold, if the method does not hold out documents itself
@@ -62,6 +65,7 @@ class CalibrationResult(NamedTuple):
     curve: tuple[np.ndarray, np.ndarray] | None
     reason: str
     n_docs: int = 0  # documents of the calibration curve
+    reference: DriftReference | None = None  # calibrated predictions for these documents
 
     def apply_to(self, model: Model) -> Model:
         """Return the model, or a model made from it, with the calibration curve if there is one."""
@@ -137,7 +141,9 @@ def fit_calibration_curve(
     have only labels unseen in training count as incorrect."""
     assert held_out.Y is not None
     curve = fit_isotonic_curve(predictions, held_out.Y, held_out.weights)
-    return CalibrationResult(model, curve, describe_calibration(held_out.n_docs, kind, n_twins), held_out.n_docs)
+    reference = DriftReference.from_predictions(apply_isotonic_curve(predictions, *curve), held_out.Y)
+    reason = describe_calibration(held_out.n_docs, kind, n_twins)
+    return CalibrationResult(model, curve, reason, held_out.n_docs, reference)
 
 
 def describe_calibration(n_docs: int, kind: str = "", n_twins: int = 0) -> str:
@@ -201,6 +207,7 @@ def calibrate_tagger(tagger: Tagger, documents: Iterable[Document], run: Run = R
     Tuned thresholds are dropped, because they are for the scores before.
     """
     raw_tagger = tagger.with_model(strip_calibration(tagger.model))
+    documents = list(documents)
     data, Y, _ = raw_tagger.transform_labelled(documents, run)
     predictions = raw_tagger.predict(data, min(MIN_MEMBER_LABELS, len(tagger.labels)), run)
     has_labels = np.diff(Y.indptr) > 0
@@ -209,8 +216,13 @@ def calibrate_tagger(tagger: Tagger, documents: Iterable[Document], run: Run = R
         raise XmtcError(
             f"Calibration needs at least {MIN_CALIBRATION_DOCUMENTS} documents with labels; got {n_docs:,}."
         )
-    curve = fit_isotonic_curve(select_prediction_rows(predictions, has_labels), Y[has_labels])
+    labelled, true_labels = select_prediction_rows(predictions, has_labels), Y[has_labels]
+    curve = fit_isotonic_curve(labelled, true_labels)
     result = CalibrationResult(raw_tagger.model, curve, describe_calibration(n_docs), n_docs)
+    unknown = measure_unknown_words(tagger.views, [document.text for document in documents], run)
     return replace(
-        raw_tagger, model=result.apply_to(raw_tagger.model), about=raw_tagger.about | {"scores": result.as_json()}
+        raw_tagger,
+        model=result.apply_to(raw_tagger.model),
+        about=raw_tagger.about | {"scores": result.as_json()},
+        reference=DriftReference.from_predictions(apply_isotonic_curve(labelled, *curve), true_labels, unknown),
     )

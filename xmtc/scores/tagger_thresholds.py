@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.core.dataset import Dataset
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.data.document import Document
@@ -20,9 +21,11 @@ from xmtc.evaluation.assignment_metrics import AssignmentMetrics, compute_assign
 from xmtc.evaluation.ranked_results import RankedResults
 from xmtc.methods.ensemble.calibrated_model import select_prediction_rows
 from xmtc.scores import MAX_DECISION_DEPTH, LabelSelector, ThresholdGoal, parse_goal, tune_thresholds
+from xmtc.scores.quality import LabelledSelection, QualityPromise, fit_quality_gate
 from xmtc.tagger import Tagger
 
 CROSS_VALIDATION_FOLDS = 5
+SPLIT_SEED = 0  # of the halves that tune the thresholds and test the gate
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ def tune_tagger_thresholds(
     run: Run = Run(),
     *,
     always: bool = False,
+    promise: QualityPromise | None = None,
 ) -> TunedTagger:
     """Tune the thresholds of a tagger on labelled documents that it was not trained on.
 
@@ -64,6 +68,9 @@ def tune_tagger_thresholds(
         Threads, device and progress.
     always : bool
         True to predict also for texts without any known word.
+    promise : QualityPromise, optional
+        Mean metric of documents that are published without a person. Thresholds are then tuned on a random half of the
+        documents, and the gate is tested on the other half.
 
     Returns
     -------
@@ -73,12 +80,34 @@ def tune_tagger_thresholds(
     Raises
     ------
     XmtcError
-        If the goal or the scope is not valid, or no document has a label of the tagger.
+        If the goal or the scope is not valid, no document has a label of the tagger, or documents are too few for a
+        gate.
     """
-    parsed_goal, n_labels = parse_goal(goal), len(tagger.labels)
-    data, true_labels, _ = tagger.transform_labelled(documents, run)
-    if not (true_labels.shape[0] and (true_labels.indices < n_labels).any()):
+    parse_goal(goal)  # raises before any work
+    labelled = tagger.transform_labelled(documents, run)
+    if not (labelled.Y.indices < len(tagger.labels)).any():
         raise XmtcError("No document has a label that the model knows; pass documents with labels of the model.")
+    if promise is None:
+        return tune_on_data(tagger, labelled.data, labelled.Y, goal, by, run, always)
+    order = np.random.default_rng(SPLIT_SEED).permutation(labelled.Y.shape[0])
+    tuning_rows, test_rows = order[: len(order) // 2], order[len(order) // 2 :]
+    tuned = tune_on_data(tagger, labelled.data.select_rows(tuning_rows), labelled.Y[tuning_rows], goal, by, run, always)
+    depth = tuned.decision.depth
+    ranked = tagger.predict(labelled.data.select_rows(test_rows), depth, run, always=always)
+    testing = LabelledSelection(ranked, tuned.decision(ranked), labelled.Y[test_rows])
+    ranked = tuned.predictions.keep_best(depth)
+    fitting = LabelledSelection(ranked, tuned.decision(ranked), tuned.true_labels)
+    decision = replace(tuned.decision, gate=(fit_quality_gate(fitting, testing, promise),))
+    tuned_tagger = tagger.with_decision(decision, documents=tuned.true_labels.shape[0])
+    assert tuned_tagger.decision is not None
+    return replace(tuned, tagger=tuned_tagger, decision=tuned_tagger.decision)
+
+
+def tune_on_data(
+    tagger: Tagger, data: Dataset, true_labels: csr_array, goal: str, by: str | None, run: Run, always: bool
+) -> TunedTagger:
+    """Tune the thresholds of a tagger on documents in its views."""
+    parsed_goal, n_labels = parse_goal(goal), len(tagger.labels)
     for depth in (EVALUATION_DEPTH, MAX_DECISION_DEPTH):
         predictions = tagger.predict(data, min(depth, n_labels), run, always=always)
         tuned = tune_thresholds(to_ranked_results(predictions, true_labels), parsed_goal, n_labels, by)

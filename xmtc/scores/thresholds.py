@@ -15,6 +15,7 @@ import numpy as np
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.errors import XmtcError
 from xmtc.evaluation import EVALUATION_DEPTH
+from xmtc.scores.quality import QualityGate
 from xmtc.storage.folder import encode_value
 from xmtc.storage.form import Form, array
 
@@ -66,6 +67,7 @@ class LabelSelector(Form):
     depth: int = EVALUATION_DEPTH  # labels per document from which labels are selected, best first
     most: int = 1  # most labels selected for a document in tuning
     scores: str = ""  # fingerprint of the model it was tuned on
+    gate: tuple[QualityGate, ...] = ()  # none, or one for the selected labels
 
     def __call__(self, predictions: Predictions) -> Predictions:
         """Return only the selected labels, best first."""
@@ -82,11 +84,14 @@ class LabelSelector(Form):
             raise ValueError(f"its decision has the unknown goal {self.goal!r}")
         if not (np.isfinite(self.thresholds).all() and np.isfinite(self.scale)):
             raise ValueError("its decision has thresholds that are not finite")
+        for gate in self.gate:
+            gate.check()
 
     def is_compatible_with(self, n_labels: int) -> bool:
         """Return True if the sizes are valid for a model with n_labels."""
         sizes = {SCOPE_ALL: 1, SCOPE_LABEL: n_labels, SCOPE_DOCUMENT: 0}
-        return len(self.thresholds) == sizes.get(self.by) and 1 <= self.depth <= MAX_DECISION_DEPTH and self.scale > 0
+        is_in_range = 1 <= self.depth <= MAX_DECISION_DEPTH and self.scale > 0 and len(self.gate) <= 1
+        return len(self.thresholds) == sizes.get(self.by) and is_in_range
 
     def __str__(self) -> str:
         if self.by == SCOPE_DOCUMENT:
@@ -98,7 +103,8 @@ class LabelSelector(Form):
 
     def describe(self) -> dict[str, Any]:
         """Return the entry of about.json."""
-        return {"for": self.goal, "by": self.by, "gives": str(self)}
+        gate = {"gate": self.gate[0].describe()} if self.gate else {}
+        return {"for": self.goal, "by": self.by, "gives": str(self), **gate}
 
 
 def fingerprint_model(model: Form) -> str:

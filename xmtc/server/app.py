@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 
 import xmtc
 from xmtc.errors import XmtcError
-from xmtc.server import annif, desk_routes
+from xmtc.server import annif, desk_routes, reconciliation
 from xmtc.server.hosts import HostCheck, parse_headers
 from xmtc.server.middleware import RESPONSE_HEADERS, RequestMiddleware
 from xmtc.server.models import ModelPool
@@ -115,6 +115,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
         build_file_routes,
         annif.build_project_routes,
         annif.build_suggestion_routes,
+        reconciliation.build_reconciliation_routes,
         build_operator_routes,
     ):
         app.include_router(build_routes(service))

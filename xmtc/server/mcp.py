@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import wraps
 from threading import Lock
 from typing import Any, BinaryIO, Literal
@@ -27,7 +28,7 @@ from xmtc.server.messages import (
     encode_explanation,
 )
 from xmtc.server.models import LoadedModel
-from xmtc.server.settings import Settings
+from xmtc.server.settings import ServiceLimits, Settings
 
 MAX_TOOL_WORDS = 20  # words per explanation; fewer than over HTTP, because an assistant reads all of them
 MAX_FOUND_LABELS = 1000  # labels per search
@@ -100,23 +101,44 @@ def encode_word(text: str, word: dict[str, Any]) -> dict[str, Any]:
     return {"word": word["word"], "weight": word["weight"]} | ({} if part is None else {"part": text[slice(*part)]})
 
 
+@dataclass(frozen=True)
+class ServedModels:
+    """Models of the tools. Neural models predict one request at a time, so that callers hold `lock`."""
+
+    by_name: dict[str, LoadedModel]
+    limits: ServiceLimits
+    lock: Lock = field(default_factory=Lock)
+
+    @classmethod
+    def load(cls, settings: Settings) -> ServedModels:
+        run = Run(threads=settings.threads, device=settings.device)
+        return cls({name: LoadedModel.load(folder, run) for name, folder in settings.models}, settings.limits)
+
+    def find(self, model: str | None, text: str, max_length: int) -> LoadedModel:
+        """Return the named model, by default the first one; raise an XmtcError if it is unknown or the text is too
+        long."""
+        name = model or next(iter(self.by_name))
+        if name not in self.by_name:
+            raise XmtcError(f"Unknown model {name[:100]!r}; expected one of {', '.join(self.by_name)}.")
+        check_length("a text", text, max_length)
+        return self.by_name[name]
+
+
 def create_server(settings: Settings) -> MCPServer:
-    run = Run(threads=settings.threads, device=settings.device)
-    models = {name: LoadedModel.load(folder, run) for name, folder in settings.models}
-    first, lock = next(iter(models)), Lock()  # neural models predict one request at a time
+    models = ServedModels.load(settings)
     tools = MCPServer(
         "xmtc",
         version=xmtc.__version__,
-        instructions=f"Tags texts with labels of a trained model. Available models: {', '.join(models)}.",
+        instructions=f"Tags texts with labels of a trained model. Available models: {', '.join(models.by_name)}.",
         log_level="WARNING",
     )
+    add_prediction_tool(tools, models)
+    add_explanation_tool(tools, models)
+    add_label_tool(tools, models)
+    return tools
 
-    def find_model(model: str | None, text: str, max_length: int = settings.limits.text) -> LoadedModel:
-        if (model or first) not in models:
-            raise XmtcError(f"Unknown model {str(model)[:100]!r}; expected one of {', '.join(models)}.")
-        check_length("a text", text, max_length)
-        return models[model or first]
 
+def add_prediction_tool(tools: MCPServer, models: ServedModels) -> None:
     @tools.tool()
     @with_tool_errors
     def tag(
@@ -128,31 +150,33 @@ def create_server(settings: Settings) -> MCPServer:
     ) -> dict[str, Any]:
         """Return the best k labels of a text, with their names and scores between 0 and 1, best first. `threshold` is
         the minimum score; "tuned" applies the model's tuned thresholds and ignores k."""
-        loaded = find_model(model, text)
+        loaded = models.find(model, text, models.limits.text)
         check_length("a language", language, MAX_LANGUAGE_CHARACTERS)
-        with lock:
-            query = PredictQuery(min(k, settings.limits.k), threshold, language)
+        with models.lock:
+            query = PredictQuery(min(k, models.limits.k), threshold, language)
             tags = loaded.predict_labels([text], query)[0]
         return {"tags": [{"label": tag.label, "name": tag.name or tag.label, "score": tag.score} for tag in tags]}
 
+
+def add_explanation_tool(tools: MCPServer, models: ServedModels) -> None:
     @tools.tool()
     @with_tool_errors
     def explain(text: str, label: str, model: str | None = None) -> dict[str, Any]:
         """Return the words of a text with their weights for a label; negative weights lower its score."""
-        loaded = find_model(model, text, MAX_EXPLAINED_CHARACTERS)
+        loaded = models.find(model, text, MAX_EXPLAINED_CHARACTERS)
         check_length("a label", label, MAX_LABEL_CHARACTERS)
-        with lock:
+        with models.lock:
             highlight = loaded.tagger.highlight(text, label, n=len(text), run=loaded.run)[0]
         answer = encode_explanation(highlight)
         words = answer["words"][:MAX_TOOL_WORDS]
         return answer | {"words": [encode_word(text, word) for word in words]}
 
+
+def add_label_tool(tools: MCPServer, models: ServedModels) -> None:
     @tools.tool()
     @with_tool_errors
     def labels(search: str, model: str | None = None, limit: int = 20) -> dict[str, Any]:
         """Search the labels of the model by any of their names."""
         if not 1 <= limit <= MAX_FOUND_LABELS:
             raise XmtcError(f"Found limit={limit}, expected a number from 1 to {MAX_FOUND_LABELS:,}.")
-        return {"labels": find_model(model, search, MAX_SEARCH_CHARACTERS).search(search, limit=limit)}
-
-    return tools
+        return {"labels": models.find(model, search, MAX_SEARCH_CHARACTERS).search(search, limit=limit)}

@@ -46,8 +46,18 @@ class TagOut(BaseModel):
     score: float
 
 
+class QualityOut(BaseModel):
+    precision: float = Field(description="Estimated share of the tags that are correct.")
+    recall: float = Field(description="Estimated share of the correct tags that were found.")
+    f1: float
+    publish: bool = Field(description="Whether the gate of the model lets the tags pass without a person.")
+
+
 class TextResult(BaseModel):
     tags: list[TagOut]
+    quality: QualityOut | None = Field(
+        None, description="With tuned thresholds, if the model has a gate (`xmtc thresholds --publish`)."
+    )
 
 
 class PredictResponse(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.features import FEATURES
+from xmtc.scores import LabelSelector
 from xmtc.server import log
 from xmtc.server.batching import Batcher, PredictQuery
+from xmtc.server.drift import DriftMonitor
 from xmtc.server.request_errors import busy_error
 from xmtc.server.settings import Settings
 from xmtc.storage.folder import ABOUT_FILE, Stamp, read_stamp
@@ -37,6 +39,14 @@ REPORT_FILE = "report.html"  # in the model folder
 MAX_REPORT_BYTES = 2**26  # one copy is kept in memory
 
 
+class RatedTags(list[Tag]):
+    """Tags of a text, and their quality by the gate of the model."""
+
+    def __init__(self, tags: Iterable[Tag], quality: dict[str, Any]) -> None:
+        super().__init__(tags)
+        self.quality = quality
+
+
 @dataclass(frozen=True)
 class LoadedModel:
     """Verified model, ready to predict. Its description is in memory, because its folder may change."""
@@ -46,6 +56,7 @@ class LoadedModel:
     stamp: Stamp
     modification_time: float = 0.0  # of about.json
     facts: dict[str, Any] = field(default_factory=dict)  # entry in the list of models
+    monitor: DriftMonitor | None = None  # of the texts of requests, if the model has a reference
 
     @classmethod
     def load(cls, folder: str, run: Run) -> LoadedModel:
@@ -69,6 +80,12 @@ class LoadedModel:
             cause = type(error).__name__
             raise XmtcError(f"{folder} is damaged and cannot be served ({cause}); train the model again.") from error
 
+    def with_monitor(self, metrics: Metrics, name: str) -> LoadedModel:
+        """Return a copy that observes the drift of its texts, if it has a reference."""
+        if self.tagger.reference is None:
+            return self
+        return replace(self, monitor=DriftMonitor(self.tagger, self.run, metrics.drift_observer(name)))
+
     def describe(self) -> dict[str, Any]:
         """Return the entry of the model in the list of models, without its name."""
         tagger = self.tagger
@@ -79,7 +96,7 @@ class LoadedModel:
             "method": tagger.about["method"],
             "n_labels": len(tagger.labels),
             "languages": self.languages,
-            "decision": None if tagger.decision is None else {"goal": tagger.decision.goal},
+            "decision": None if tagger.decision is None else describe_decision(tagger.decision),
             "calibrated": (scores or {}).get("are") == PROBABILITIES,
             "explains": self.is_text_model,
             "version": sha256(repr(self.stamp).encode()).hexdigest()[:16],
@@ -95,6 +112,10 @@ class LoadedModel:
         return " ".join(view.term(number) for number in range(min(view.size, 10)))
 
     def predict_labels(self, texts: list[str], query: PredictQuery) -> list[list[Tag]]:
+        if self.monitor is not None:
+            self.monitor.sample(texts)
+        if query.threshold == "tuned" and self.tagger.has_gate:
+            return self._predict_with_quality(texts, query)
         return self.tagger.predict_labels(
             texts,
             min(query.k, len(self.tagger.labels)),
@@ -104,6 +125,12 @@ class LoadedModel:
             allow=query.allow,
             deny=query.deny,
         )
+
+    def _predict_with_quality(self, texts: list[str], query: PredictQuery) -> list[list[Tag]]:
+        allowed = self.tagger.build_label_mask(query.allow, query.deny)
+        predictions, quality = self.tagger.predict_with_quality(texts, self.run, allowed=allowed)
+        tags = self.tagger.to_tags(predictions, query.language)
+        return [RatedTags(row, quality.describe(number)) for number, row in enumerate(tags)]
 
     @property
     def languages(self) -> list[str]:
@@ -142,6 +169,11 @@ class LoadedModel:
             others = [other for other in self.label_names[number] if other != name and search in other.casefold()]
             results.append({"label": label, "name": name, "others": others})
         return results
+
+
+def describe_decision(decision: LabelSelector) -> dict[str, Any]:
+    gate = {"gate": decision.gate[0].describe()} if decision.gate else {}
+    return {"goal": decision.goal, **gate}
 
 
 def compute_match_distance(search: str, name: str) -> int:
@@ -260,7 +292,10 @@ class ModelPool:
     def open_all(self) -> None:
         """Load all models. Raise XmtcError if one of them is damaged."""
         for name, folder in self.settings.models:
-            self.by_name[name] = ServedModel(name, folder, LoadedModel.load(folder, self.run))
+            self.by_name[name] = ServedModel(name, folder, self._load(name, folder))
+
+    def _load(self, name: str, folder: str) -> LoadedModel:
+        return LoadedModel.load(folder, self.run).with_monitor(self.metrics, name)
 
     def open_undamaged(self) -> None:
         """Load the models in a worker of a running service; damaged models do not stop the others."""
@@ -269,7 +304,7 @@ class ModelPool:
             while served.model_or_none is None:
                 stamp = read_stamp(folder)
                 try:
-                    served.model_or_none = LoadedModel.load(folder, self.run)
+                    served.model_or_none = self._load(name, folder)
                 except XmtcError as error:
                     time.sleep(SETTLING_SECONDS)
                     if read_stamp(folder) == stamp:  # otherwise the folder was being replaced
@@ -317,7 +352,7 @@ class ModelPool:
 
     async def _reload(self, served: ServedModel, stamp: Stamp) -> None:
         try:
-            model = await asyncio.to_thread(LoadedModel.load, served.folder, self.run)
+            model = await asyncio.to_thread(self._load, served.name, served.folder)
         except Exception as error:  # the old model continues to answer
             served.refused_stamp = stamp
             self._log_failed_reload(served.name, error)

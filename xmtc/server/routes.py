@@ -13,6 +13,7 @@ from fastapi.responses import Response
 from xmtc.core.child_worker import to_utf8_json
 from xmtc.server import messages
 from xmtc.server.files import CONTENT_TYPES, READ_TASK, WRITE_TASK, check_cells, check_upload
+from xmtc.server.models import RatedTags
 from xmtc.server.request_bodies import LimitedRoute, run_in_body_thread
 from xmtc.server.request_errors import RequestError, busy_error
 from xmtc.server.request_memory import ACCOUNT_KEY
@@ -39,9 +40,14 @@ def encode_tag(tag: Tag) -> dict[str, Any]:
     return {"label": tag.label, "name": tag.label if tag.name is None else tag.name, "score": round(tag.score, 6)}
 
 
+def encode_tags(tags: list[Tag]) -> dict[str, Any]:
+    quality = {"quality": tags.quality} if isinstance(tags, RatedTags) else {}
+    return {"tags": [encode_tag(tag) for tag in tags], **quality}
+
+
 def encode_predictions(name: str, predictions: list[list[Tag]]) -> Response:
     """Encode the tags one text at a time, so that other threads run in between."""
-    results = b",".join(encode_json({"tags": [encode_tag(tag) for tag in tags]}) for tags in predictions)
+    results = b",".join(encode_json(encode_tags(tags)) for tags in predictions)
     return Response(b'{"model":%s,"results":[%s]}' % (encode_json(name), results), media_type="application/json")
 
 
@@ -109,6 +115,15 @@ def build_prediction_routes(service: Service) -> APIRouter:
     return routes
 
 
+UploadedFile = Annotated[
+    UploadFile, File(description="File of type txt, md, html, pdf, docx, csv, tsv, xlsx or jsonl.")
+]
+TextColumn = Annotated[str | None, Form(description="Column with the texts.", max_length=1000)]
+UploadEncoding = Annotated[
+    str | None, Form(description="Encoding of a text or table; detected by default.", max_length=100)
+]
+
+
 def build_file_routes(service: Service) -> APIRouter:
     routes = APIRouter(prefix="/v1/models", tags=["files"], responses=ERRORS, route_class=LimitedRoute)
 
@@ -116,13 +131,9 @@ def build_file_routes(service: Service) -> APIRouter:
     async def file(
         name: str,
         request: Request,
-        file: Annotated[
-            UploadFile, File(description="File of type txt, md, html, pdf, docx, csv, tsv, xlsx or jsonl.")
-        ],
-        text: Annotated[str | None, Form(description="Column with the texts.", max_length=1000)] = None,
-        encoding: Annotated[
-            str | None, Form(description="Encoding of a text or table; detected by default.", max_length=100)
-        ] = None,
+        file: UploadedFile,
+        text: TextColumn = None,
+        encoding: UploadEncoding = None,
     ) -> Response:
         """Return the documents of a file."""
         remembered = service.find_model(name, request).model.tagger.about.get("reading", {}).get("text")

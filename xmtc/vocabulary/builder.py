@@ -250,10 +250,10 @@ def build_hash_index(uris: list[str], names: ConceptNames) -> tuple[np.ndarray, 
     return hashes[order], owners[order]
 
 
-def iterate_name_lines(names: ConceptNames) -> Iterator[str]:
+def iterate_name_lines(names: ConceptNames, chunk_names: int = CHUNK_NAMES) -> Iterator[str]:
     """Yield all names in chunks, one name per line."""
-    for begin in range(0, len(names.kinds), CHUNK_NAMES):
-        ends = np.array(names.ends[begin : begin + CHUNK_NAMES + 1])
+    for begin in range(0, len(names.kinds), chunk_names):
+        ends = np.array(names.ends[begin : begin + chunk_names + 1])
         places = to_offsets(np.diff(ends) + 1)
         lines = np.full(places[-1], ord("\n"), np.uint8)
         copy_spans(names.text, ends[:-1], ends[1:], lines, places)

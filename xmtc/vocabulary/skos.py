@@ -291,23 +291,15 @@ def make_statement_store(batch: list[Any], batches: Queue[Any]) -> Any:
             for subject, predicate, object, _ in quads:
                 self.add((subject, predicate, object))
 
-        def bind(self, prefix: str, namespace: Any, override: bool = True) -> None:
+        def ignore(self, *arguments: Any, **options: Any) -> None:
             pass
 
-        def namespace(self, prefix: str) -> None:
-            return None
-
-        def prefix(self, namespace: Any) -> None:
-            return None
-
-        def namespaces(self) -> Iterator[Any]:
+        def iterate_nothing(self, *arguments: Any) -> Iterator[Any]:
             return iter(())
 
-        def add_graph(self, graph: Any) -> None:
-            pass
-
-        def contexts(self, triple: Any = None) -> Any:
-            return iter(())
+        bind = namespace = prefix = add_graph = ignore
+        namespaces = iterate_nothing
+        contexts: Any = iterate_nothing
 
         def __len__(self, context: Any = None) -> int:
             return 0

@@ -4,8 +4,8 @@ MinHash with bands: Broder: On the resemblance and containment of documents (199
 of Massive Datasets, section 3.4.
 
 The minimum hash of the columns is equal in two rows with a probability of their Jaccard similarity. Rows with equal
-hashes in a band are compared exactly, each with a few earlier ones, so that time and memory are linear in the rows. Of
-rows with similarity 0.9, one in 10⁹ is missed. A row with many similar ones may get one that is not the most similar.
+hashes in a band are compared exactly, each with a few earlier ones, so that time and memory are linear in the rows. One
+in 10⁹ rows with similarity 0.9 is missed. A row with many similar ones may get one that is not the most similar.
 datasketch finds the same rows among 2,000 abstracts in 8 times the time (`MinHash.bulk`, single thread).
 """
 

@@ -67,7 +67,7 @@ def restore_nan(content: dict[str, Any], keep: Sequence[str] = ()) -> dict[str, 
 
 
 def join_comparisons(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """Join the comparisons of each corpus. Of a method in both, the later result is used.
+    """Join the comparisons of each corpus. A method in both has the later result.
 
     Differences from the best are omitted, because they need the predictions of both.
     """

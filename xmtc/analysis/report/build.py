@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from xmtc.analysis.report.statistics import compute_report
 from xmtc.analysis.report.tables import Excerpt, NamedReport
@@ -15,6 +16,7 @@ from xmtc.core.run import Run
 from xmtc.data.document import Document
 from xmtc.errors import XmtcError
 from xmtc.evaluation import EVALUATION_DEPTH
+from xmtc.scores.quality import QUALITY_METRICS, compute_document_metrics
 from xmtc.tagger import Tagger
 
 SNIPPET_CHARACTERS = 400
@@ -53,12 +55,15 @@ def build_report(
         document_lengths=count_document_words(documents) if has_texts else None,
         branches=find_top_concepts(tagger, language, len(unseen)),
     )
+    about = about | {"Assigned labels": assigned.description}
+    if threshold is None and tagger.has_gate:
+        about = about | {"Gate": describe_gate(tagger, data, Y, run)}
     names = [format_label(tagger, label_id, language) for label_id in range(len(tagger.labels))]
     names += [format_unseen_label(tagger, label, language) for label in unseen]
     return NamedReport(
         report,
         title,
-        about | {"Assigned labels": assigned.description},
+        about,
         names.__getitem__,
         lambda doc: documents[doc].id,
         [make_excerpt(tagger, documents[doc], ranked, doc, names, language) for doc in report.worst],
@@ -78,10 +83,20 @@ def assign_labels(
         return AssignedLabels(ranked.apply_threshold(threshold), f"from a score of {threshold:.3g} on")
     if tagger.decision is not None:
         tuned = tagger.predict(data, run=run, threshold="tuned", always=always)
-        return AssignedLabels(tuned, f"by the model's decision: {tagger.decision}")
+        return AssignedLabels(tuned, f"by the tuned thresholds ({tagger.decision})")
     default = estimate_default_threshold(ranked, tagger)
     labels = ranked.apply_threshold(default)
     return AssignedLabels(labels, f"from a score of {default:.3g} on{explain_default_threshold(tagger, labels)}")
+
+
+def describe_gate(tagger: Tagger, data: Dataset, Y: csr_array, run: Run) -> str:
+    """Return the promise of the model's gate, and the metric and the share of the documents that it publishes."""
+    assert tagger.decision is not None
+    (gate,) = tagger.decision.gate
+    selected, quality = tagger.predict_with_quality(data, run)
+    values = compute_document_metrics(selected, Y)[QUALITY_METRICS.index(gate.metric), quality.is_published]
+    reached = f", with a mean {gate.metric} of {100 * values.mean():.1f} %" if len(values) else ""
+    return f"{gate}; here {100 * quality.is_published.mean():.1f} % of the documents{reached}"
 
 
 def explain_default_threshold(tagger: Tagger, assigned: Predictions) -> str:

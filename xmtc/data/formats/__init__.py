@@ -25,6 +25,7 @@ FORMATS = {
     "tsv": "xmtc.data.formats.table:TSV",
     "parquet": "xmtc.data.formats.parquet:PARQUET",
     "xlsx": "xmtc.data.formats.xlsx:XLSX",
+    "sqlite": "xmtc.data.formats.sqlite:SQLITE",
     "fasttext": "xmtc.data.formats.fasttext:FASTTEXT",
     "annif": "xmtc.data.formats.annif:ANNIF",
     "libmultilabel": "xmtc.data.formats.libmultilabel:LIBMULTILABEL",

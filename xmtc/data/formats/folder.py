@@ -1,7 +1,7 @@
 """Folders of documents (Annif's full-text corpora): every .txt, .html, .htm, .pdf and .docx file is one document.
 
-Labels are in a file next to each document (xmtc/data/formats/document_files.py). Hidden files are skipped. Of files
-that differ only in their extension, such as a PDF and its text, the first in the order above is read. Subfolders are
+Labels are in a file next to each document (xmtc/data/formats/document_files.py). Hidden files are skipped. If
+files differ only in their extension, such as a PDF and its text, the first in the order above is read. Subfolders are
 read with --recursive. An id is the path from the folder without extension."""
 
 from __future__ import annotations

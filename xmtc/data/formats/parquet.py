@@ -19,7 +19,11 @@ ROWS_PER_BATCH = 4096
 
 
 def read(source: CorpusInput) -> Iterator[Document]:
-    rows = _read_rows(source)
+    return read_table_rows(source, _read_rows(source))
+
+
+def read_table_rows(source: CorpusInput, rows: Iterator[Any]) -> Iterator[Document]:
+    """Yield the documents of a table, given the names of its columns and then its rows as dicts."""
     header = next(rows)
     assert isinstance(header, list)
     source = source.adapt_to_header(header)
@@ -58,10 +62,10 @@ def _read_rows(source: CorpusInput) -> Iterator[list[str] | dict[str, Any] | Bad
         try:
             table = ParquetFile(file)
             header = list(table.schema_arrow.names)
-            columns = _select_columns(source.adapt_to_header(header), header)
+            columns = select_columns(source, header)
             yield header
             for batch in table.iter_batches(ROWS_PER_BATCH, columns=columns):
-                yield from _iter_batch_rows(batch)
+                yield from iter_batch_rows(batch)
         except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
             if isinstance(error, XmtcError):
                 raise
@@ -71,7 +75,7 @@ def _read_rows(source: CorpusInput) -> Iterator[list[str] | dict[str, Any] | Bad
             ) from None
 
 
-def _iter_batch_rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
+def iter_batch_rows(batch: Any) -> Iterator[dict[str, Any] | BadRow]:
     """Yield the rows of a batch; if the conversion fails, row by row, with a BadRow for each invalid one."""
     try:
         yield from batch.to_pylist()
@@ -124,7 +128,9 @@ def _describe_error(error: BaseException) -> str:
     return lines[0].rstrip(".")
 
 
-def _select_columns(source: CorpusInput, names: list[str]) -> list[str]:
+def select_columns(source: CorpusInput, names: list[str]) -> list[str]:
+    """Return the columns to read; raise XmtcError if a required one is missing."""
+    source = source.adapt_to_header(names)
     try:
         check_predictions(names, source)
         source.fields.check_columns(names, source.labels_required)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,29 +23,36 @@ from xmtc.nn.batches import TokenLoader
 from xmtc.nn.devices import get_device_limit, get_network_device, mixed_precision, select_device, use_torch_settings
 from xmtc.nn.network import Weights
 from xmtc.nn.text_encoder import TextEncoder
+from xmtc.storage.form import Form, array
 
 ALL_STATES = "all"  # pooling of TextEncoder that returns the state of every subword
 MAX_BATCH_TEXTS = {"cpu": 32, "cuda": 512}
 TRIAL_SUBWORDS = 40  # length of the text that checks a loaded encoder
 
 
-class StoredEncoder(NamedTuple):
+@dataclass(frozen=True)
+class StoredEncoder(Form):
     """Encoder in the form of a model folder."""
 
     config: str  # of transformers, JSON
     pooling: str
     width: int
-    weights: dict[str, np.ndarray]
+    weights: dict[str, np.ndarray] = array(np.float16, np.float32, ndim=None)
 
 
 def read_encoder(source: str) -> StoredEncoder:
     """Return the encoder of a folder or of the Hub, in half precision if its weights are in the range of it."""
     model = load_encoder(source)
-    weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    return store_encoder(model, choose_pooling(source, model))
+
+
+def store_encoder(model: Any, pooling: str) -> StoredEncoder:
+    """Return an encoder in half precision if its weights are in the range of it."""
+    weights = {name: tensor.detach().cpu().numpy() for name, tensor in model.state_dict().items()}
     limit = np.finfo(np.float16).max
     if all(np.abs(values).max(initial=0) <= limit for values in weights.values()):
         weights = {name: values.astype(np.float16) for name, values in weights.items()}
-    return StoredEncoder(dump_config(model), choose_pooling(source, model), model.config.hidden_size, weights)
+    return StoredEncoder(dump_config(model), pooling, model.config.hidden_size, weights)
 
 
 def restore_encoder(stored: StoredEncoder) -> TextEncoder:

@@ -186,14 +186,16 @@ def is_valid_double_array(units: np.ndarray, texts: np.ndarray) -> bool:
     return bool((values < len(texts)).all() and (texts[values] & 0xC0 != 0x80).all())
 
 
-def check_in_child_process(content: bytes) -> None:
+def check_in_child_process(
+    content: bytes, memory_bytes: int = TRIAL_MEMORY_BYTES, seconds: float = TRIAL_SECONDS
+) -> None:
     """Encode texts with the tokenizer in a child process, and raise a ValueError if that fails. Known tokenizers and
     those that passed before are skipped."""
     name = hashlib.sha256(content).hexdigest()
     marker = get_cache_folder("tokenizers") / name
     if any(package.files[TOKENIZER] == name for package in ENCODER_PACKAGES.values()) or marker.exists():
         return
-    limits = TaskLimits(TRIAL_MEMORY_BYTES + 50 * len(content), TRIAL_SECONDS)
+    limits = TaskLimits(memory_bytes + 50 * len(content), seconds)
     try:
         deque(CHILD_POOL.run(f"{__name__}:encode_trial_texts", None, content, limits), maxlen=0)
     except ChildTaskError as error:

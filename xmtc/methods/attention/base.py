@@ -125,6 +125,7 @@ class RecurrentMethod(WordNetworkMethod):
 
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> AttentionModel:
         self.check_paper_vectors()
+        self.warn_of_small_corpus(data)
         vectors = load_token_vectors(data.tokens(VIEW), self.vectors, self.dimension, self.corpus_dimension, run)
         self.warn_of_other_vectors(vectors.shape[1])
         data, valid, device = prepare_training(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +22,6 @@ from xmtc.methods.attention.model import (
     gather_children,
     predict_level,
 )
-from xmtc.methods.attention.network import RecurrentNetwork
 from xmtc.nn import distributed
 from xmtc.nn.batches import LabelLoader, TokenBatch, TokenLoader
 from xmtc.nn.devices import get_network_device, mixed_precision
@@ -28,6 +29,8 @@ from xmtc.nn.network import predict_with_network
 from xmtc.nn.training import STOPPING_K, TrainingOptions, Validation, fit_network
 
 LOSSES = SUM, MEAN = "sum", "mean"
+# Arguments: logits, targets, mask of existing candidates, and the reduction; each but the last (n_docs, n_candidates).
+LevelLoss = Callable[[Tensor, Tensor, Tensor | None, str], Tensor]
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def build_children_table(edges: csr_array) -> np.ndarray:
 
 
 def predict_training_candidates(
-    network: RecurrentNetwork, children: np.ndarray, data: LevelData, n_candidates: int, run: Run
+    network: Any, children: np.ndarray, data: LevelData, n_candidates: int, run: Run
 ) -> Predictions:
     """Return the C nodes whose children the next level is trained on: true nodes first (Algorithm 3, line 10)."""
     scorer = PositivesFirstScorer(network, children, data.parent_predictions, data.Y)
@@ -58,7 +61,7 @@ def predict_training_candidates(
 class PositivesFirstScorer(CandidateScorer):
     """Scorer that ranks the true nodes before all others; each node keeps its score ẑ."""
 
-    def __init__(self, network: RecurrentNetwork, children: np.ndarray, parents: Predictions | None, Y: csr_array):
+    def __init__(self, network: Any, children: np.ndarray, parents: Predictions | None, Y: csr_array):
         super().__init__(network, children, parents)
         self.true_nodes = LabelLoader(Y, self.children_table.device)
 
@@ -97,7 +100,7 @@ def binary_cross_entropy(
 
 
 def train_level(
-    network: RecurrentNetwork,
+    network: Any,
     children: np.ndarray,
     data: LevelData,
     valid: LevelData | None,
@@ -107,8 +110,9 @@ def train_level(
     loss_reduction: str,
     run: Run,
     name: str,
+    compute_loss: LevelLoss = binary_cross_entropy,
 ) -> None:
-    """Train the network of a level with the cross-entropy (eq. 6) of all nodes, or of the candidates."""
+    """Train the network of a level with the cross-entropy (eq. 6), or another loss, of all nodes or the candidates."""
     device = get_network_device(network)
     labels, forward = LabelLoader(data.Y, device), distributed.wrap_network(network)
     children_table = torch.from_numpy(children.astype(np.int64)).to(device)
@@ -117,11 +121,11 @@ def train_level(
         batch = data.loader.load_batch(distributed.shard_batch(docs))
         with mixed_precision(device):
             if data.parent_predictions is None:
-                return binary_cross_entropy(forward(batch), labels.targets(batch.docs), loss_reduction=loss_reduction)
+                return compute_loss(forward(batch), labels.targets(batch.docs), None, loss_reduction)
             parents = torch.from_numpy(data.parent_predictions.labels[batch.docs].astype(np.int64)).to(device)
             candidates, exists = gather_children(parents, children_table)
             targets = labels.candidate_targets(batch.docs, candidates)
-            return binary_cross_entropy(forward(batch, candidates), targets, exists.float(), loss_reduction)
+            return compute_loss(forward(batch, candidates), targets, exists.float(), loss_reduction)
 
     validation = None
     if valid is not None:

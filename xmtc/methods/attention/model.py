@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -122,7 +123,7 @@ class AttentionModel(Model):
 
 
 def predict_level(
-    network: RecurrentNetwork,
+    network: Any,
     children: np.ndarray,
     loader: TokenLoader,
     parent_predictions: Predictions | None,
@@ -137,7 +138,7 @@ def predict_level(
 class CandidateScorer(LabelNetwork):
     """Network that scores the children of predicted parents; without parents, all nodes of the first level."""
 
-    def __init__(self, network: RecurrentNetwork, children: np.ndarray, parents: Predictions | None):
+    def __init__(self, network: Any, children: np.ndarray, parents: Predictions | None):
         super().__init__()
         self.network, self.parent_predictions, self.n_labels = network, parents, network.n_labels
         self.children_table = torch.from_numpy(children.astype(np.int64)).to(get_network_device(network))

@@ -19,6 +19,7 @@ SMALL_NETWORK = {"hidden": 256, "layers": (256,)}
 LARGE_NETWORK = {"hidden": 512, "layers": (512, 256)}
 
 # NeurIPS 2019. Word dropout, clipping, averaging, validation interval and frozen vectors are from the authors' code.
+# average_over=0 is an infinite window: all weights since average_from have the same share (SWA).
 WEIGHT_AVERAGING = {"average_every": 100, "average_over": 0, "look_every": 100, "patience": 50}
 NEURIPS_2019 = SHARED_SETTINGS | WEIGHT_AVERAGING | {"word_dropout": 0.2, "clips": True}
 NEURIPS_2019_SMALL = NEURIPS_2019 | SMALL_NETWORK | {"train_vectors": False, "batch": 40, "epochs": 30, "height": 0}

@@ -7,19 +7,21 @@ linear layer, which gives x_h. E(y) and D(h) have two layers each; batch normali
 Training minimises L_h(x_h, E(y)) + λ L_ae(y, D(E(y))) (eq. 1). L_h is the mean squared difference, L_ae the ranking
 loss (eqs. 2–4) with margin m, computed in O(L). The prediction is D(F(x)).
 
-Differences from the paper by default; `preset=paper`, or that of a data set, removes them except the sum over words
-(presets.py states what the paper leaves open):
+Differences from the paper by default; `preset=paper`, or that of a data set, removes them (presets.py states what the
+paper leaves open):
 
 - The prediction D(F(x)) is trained too, with cross-entropy (`prediction_weight`), dropout of words and in D, biases
   that start at the log-odds of the labels, and a cosine schedule.
-- L_P and L_N are means over labels, not sums; outputs are unbounded; words are summed; random word vectors start small.
+- L_P and L_N are means over labels, not sums; outputs are unbounded; random word vectors start small.
   These values were chosen by hand on held-out documents of Delicious.
-- E and D use batch normalisation, which the paper does not mention.
 
-The authors' code is not public. Where the paper is silent, the last layers of F and E are linear, losses are averaged
-over documents, and channel attention has no bias (as in eq. 5). `input=lstm` is the paper's variant for raw text
-(section 3.4), with the states of a bidirectional LSTM instead of weighted word vectors. The ablations of section 3.4
-are `attention=false` and the method `bce_ae`.
+The authors' code is not public. Where the paper is silent, the last layers of F and E are linear, E and D use batch
+normalisation, losses are averaged over documents, and channel attention has no bias (as in eq. 5). The paper averages
+over n words and does not say of which n: pooling=sum takes the same n for all documents and leaves the constant 1 / n
+to the next layer; pooling=mean takes the number of words of each document.
+
+`input=lstm` is the paper's variant for raw text (section 3.4), with the states of a bidirectional LSTM instead of
+weighted word vectors. The ablations of section 3.4 are `attention=false` and the method `bce_ae`.
 """
 
 from __future__ import annotations
@@ -83,7 +85,9 @@ class RankAE(LabelAutoencoder):
     spread: float = param(0.1, "Range of random word vectors: uniform in [-spread, spread].", low=0.0, high=10.0)
     attention: bool = param(True, "Channel attention.")
     reduction: int = param(4, "Reduction ratio of channel attention (r).", low=1)
-    pooling: str = param("sum", "Pooling over words: sum, or mean as in the paper.", choices=POOLINGS)
+    pooling: str = param(
+        "sum", "Pooling over words: their sum, or its mean over the number of words of each document.", choices=POOLINGS
+    )
     hidden: int = param(200, "Size of the common space of documents and labels (h).", low=1)
     layer: int = param(1000, "Width of the hidden layers of E and D.", low=1)
     batch_norm: bool = param(True, "Batch normalisation in E and D.")

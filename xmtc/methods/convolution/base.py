@@ -40,6 +40,7 @@ class ConvolutionalMethod(WordNetworkMethod):
         """Return the design of the network for the data and the initial word vectors."""
 
     def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> ConvolutionalModel:
+        self.warn_of_small_corpus(data)
         vectors = self.load_initial_vectors(data, run)
         data, valid, device = prepare_training(
             self, data, valid, run, seed=self.seed, share=self.held_out, vectors=vectors

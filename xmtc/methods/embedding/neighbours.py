@@ -140,14 +140,15 @@ def check_usearch_installed() -> None:
         raise as_missing_extra("search=approximate", error) from None
 
 
-def build_index(columns: np.ndarray, members: slice, edges: int) -> Any:
-    """Return a graph index of some columns of a matrix.
+def build_index(columns: np.ndarray, members: slice, edges: int, ef: int = 0) -> Any:
+    """Return a graph index of some columns of a matrix; `ef` candidates are kept in a search, or usearch's default.
 
     One thread builds it, so that it is reproducible. It is never saved, because loading an index file is not safe.
     """
     from usearch.index import Index
 
-    index = Index(ndim=len(columns), metric="cos", dtype="f32", connectivity=edges)
+    expansion: dict[str, Any] = {"expansion_add": ef, "expansion_search": ef} if ef else {}
+    index = Index(ndim=len(columns), metric="cos", dtype="f32", connectivity=edges, **expansion)
     vectors = np.ascontiguousarray(columns[:, members].T, np.float32)
     index.add(np.arange(members.start, members.stop), vectors, threads=1)
     return index

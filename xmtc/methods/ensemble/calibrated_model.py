@@ -164,21 +164,24 @@ def fit_isotonic_curve(
     `shrink_top` lowers the highest value to the share of correct labels that the data support. `weights` are weights
     of the documents. Without any prediction the curve is the identity.
     """
-    from sklearn.isotonic import IsotonicRegression  # imported here, because prediction does not need it
+    from scipy.optimize import isotonic_regression  # imported here, because prediction does not need it
 
-    is_predicted = (predictions.labels != NO_LABEL) & np.isfinite(predictions.scores)
+    document_weights = np.ones(len(predictions.labels)) if weights is None else weights
+    is_predicted = (predictions.labels != NO_LABEL) & np.isfinite(predictions.scores) & (document_weights > 0)[:, None]
     if not is_predicted.any():
         return np.array([0.0, 1.0]), np.array([0.0, 1.0])
     hits = RankedResults(predictions, Y).hits
-    document_weights = np.ones(len(hits)) if weights is None else weights
     hit_weights = np.broadcast_to(document_weights[:, None], hits.shape)[is_predicted]
-    regression = IsotonicRegression(out_of_bounds="clip")
-    regression.fit(predictions.scores[is_predicted], hits[is_predicted], hit_weights)
-    knots, values = regression.X_thresholds_, regression.y_thresholds_.astype(np.float64)
+    scores, numbers = np.unique(predictions.scores[is_predicted].astype(np.float64), return_inverse=True)
+    weight_sums = np.bincount(numbers, hit_weights)
+    shares = np.bincount(numbers, hit_weights * hits[is_predicted]) / weight_sums
+    regression = isotonic_regression(shares, weights=weight_sums)
+    ends = np.unique(np.concatenate([regression.blocks[:-1], regression.blocks[1:] - 1]))  # of runs of equal values
+    knots, values = scores[ends], regression.x[ends]
     is_top = values == values[-1]
     top_weights = hit_weights[predictions.scores[is_predicted] >= knots[is_top][0]]
     values[is_top] = shrink_top(values, top_weights)
-    return knots.astype(np.float64), np.clip(values, 0, MAX_PROBABILITY)
+    return knots, np.clip(values, 0, MAX_PROBABILITY)
 
 
 def shrink_top(values: np.ndarray, weights: np.ndarray) -> float:

@@ -229,12 +229,8 @@ def count_filled(bounds, n):
 
 
 @kernel
-def grow_centroid_tree(features, labels, Y, sizes, limits, state):
-    """Return the arrays TREE_ARRAYS of one tree, with its nodes in breadth-first order."""
-    n_feature_buckets, n_label_buckets, n_labels = sizes
-    max_clusters, max_leaf, max_leaf_labels, max_sample, max_features = limits
-    n_docs = len(Y[0]) - 1
-    docs, similarities = np.arange(n_docs), np.empty(max_clusters, np.float32)
+def allocate_split_arrays(n_docs, n_feature_buckets, n_label_buckets, max_clusters, max_features):
+    """Return the working arrays of `split_documents` for features, labels and documents."""
     feature_work = (
         np.zeros((n_feature_buckets, max_clusters), np.float32),
         np.zeros(n_feature_buckets, np.bool_),
@@ -243,8 +239,31 @@ def grow_centroid_tree(features, labels, Y, sizes, limits, state):
         np.empty(max_clusters, np.int64),
     )
     label_work = np.zeros((n_label_buckets, max_clusters), np.float32), np.zeros(n_label_buckets, np.bool_)
-    bounds = np.empty(max_clusters + 1, np.int64)
+    similarities, bounds = np.empty(max_clusters, np.float32), np.empty(max_clusters + 1, np.int64)
     node_work = np.empty(n_docs), similarities, np.empty(n_docs, np.int64), bounds, np.empty(n_docs, np.int64)
+    return feature_work, label_work, node_work
+
+
+@kernel
+def append_entries(items, values, n, new_items, new_values):
+    """Write new entries behind the first n, and return the arrays, enlarged if they are full."""
+    items, values = enlarge_array(items, n + len(new_items)), enlarge_array(values, n + len(new_items))
+    for i in range(len(new_items)):
+        items[n + i], values[n + i] = new_items[i], new_values[i]
+    return items, values
+
+
+@kernel
+def grow_centroid_tree(features, labels, Y, sizes, limits, state):
+    """Return the arrays TREE_ARRAYS of one tree, with its nodes in breadth-first order."""
+    n_feature_buckets, n_label_buckets, n_labels = sizes
+    max_clusters, max_leaf, max_leaf_labels, max_sample, max_features = limits
+    n_docs = len(Y[0]) - 1
+    docs = np.arange(n_docs)
+    feature_work, label_work, node_work = allocate_split_arrays(
+        n_docs, n_feature_buckets, n_label_buckets, max_clusters, max_features
+    )
+    bounds = node_work[3]
     leaf_labels, shares, label_weights = np.empty(n_labels, np.int32), np.zeros(n_labels), np.ones(n_labels)
 
     n_children, node_begins = np.zeros(2 * n_docs, np.int32), np.empty(2 * n_docs + 1, np.int64)
@@ -269,19 +288,17 @@ def grow_centroid_tree(features, labels, Y, sizes, limits, state):
                     node_begins[n_nodes] = node_begins[node] + bounds[c]
                     node_sizes[n_nodes] = bounds[c + 1] - bounds[c]
                     n_kept = feature_work[4][c]
-                    buckets = enlarge_array(buckets, n_weights + n_kept)
-                    weights = enlarge_array(weights, n_weights + n_kept)
-                    for i in range(n_kept):
-                        buckets[n_weights + i], weights[n_weights + i] = feature_work[3][c, i], feature_work[2][c, i]
+                    buckets, weights = append_entries(
+                        buckets, weights, n_weights, feature_work[3][c, :n_kept], feature_work[2][c, :n_kept]
+                    )
                     n_weights += n_kept
                     centroid_ends[n_nodes + 1] = n_weights
                     n_nodes += 1
         else:
             n_kept = select_leaf_labels(node_docs, Y[0], Y[1], label_weights, max_leaf_labels, leaf_labels, shares)
-            items, values = enlarge_array(items, n_values + n_kept), enlarge_array(values, n_values + n_kept)
-            for i in range(n_kept):
-                items[n_values + i], values[n_values + i] = leaf_labels[i], shares[leaf_labels[i]]
-                shares[leaf_labels[i]] = 0
+            kept = leaf_labels[:n_kept]
+            items, values = append_entries(items, values, n_values, kept, shares[kept])
+            shares[kept] = 0
             n_values += n_kept
         leaf_ends[node + 1] = n_values
         node += 1

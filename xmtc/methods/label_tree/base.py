@@ -18,7 +18,7 @@ from xmtc.core.method import Method, Model
 from xmtc.core.run import Run
 from xmtc.labels.streaming_kmeans import build_label_vectors
 from xmtc.labels.tree import LabelTree, SeedKey, build_balanced_trees, compress_tree
-from xmtc.linear.model import TreeModel
+from xmtc.linear.model import MAX_PRECISION, PRECISION_PARAM, TreeModel
 from xmtc.linear.solver import Solver
 from xmtc.linear.tree_training import TreeTrainer
 from xmtc.linear.tree_update import update_trees
@@ -31,7 +31,7 @@ ARITIES = (2, 4, 8, 16, 32, 64)  # powers of two, because wide trees are compres
 def make_tiny_dataset(n_docs: int = 120, n_features: int = 40, n_labels: int = 60) -> Dataset:
     """Return a small synthetic data set for loading compiled code."""
     documents, features, labels = np.arange(n_docs)[:, None], np.arange(n_features), np.arange(n_labels)
-    X = (documents * features % 7 == 1).astype(np.float32)
+    X = (documents * features % 13 == 1).astype(np.float32)  # sparse: dense features have another solver
     Y = (documents % n_labels == labels) | (documents % 9 == labels)
     return Dataset.from_matrix(csr_array(X), csr_array(Y.astype(np.float32)))
 
@@ -75,6 +75,7 @@ class LinearLabelTrees(Method):
         False, "Matcher-aware negatives: nodes are also trained on documents that the levels above route to them."
     )
     beam: int = param(10, "Beam width P of the search; 0 searches exhaustively.", low=0)
+    precision: int = PRECISION_PARAM
     seed: int = param(0, "Random seed of the trees.", low=0, high=2**32 - 1)
 
     @property
@@ -89,7 +90,8 @@ class LinearLabelTrees(Method):
 
     def load_kernels(self) -> None:
         # max_leaf=8 gives inner nodes and leaves with two children and with more, which use different kernels
-        self.replace(n_trees=1, max_leaf=8).fit(make_tiny_dataset(), run=Run(threads=1))
+        data, run = make_tiny_dataset(), Run(threads=1)
+        self.replace(n_trees=1, max_leaf=8).fit(data, run=run).predict(data, run=run)
 
     def build_trees(self, data: Dataset, arity: int, run: Run) -> list[LabelTree]:
         """Return balanced trees with up to `arity` children per node, compressed from binary trees."""
@@ -98,14 +100,14 @@ class LinearLabelTrees(Method):
 
     def train(self, data: Dataset, trees: list[LabelTree], run: Run) -> TreeModel:
         """Train the linear classifiers of all nodes."""
-        return self.build_trainer(data).train(data, trees, run)
+        return self.build_trainer(data).train(data, trees, run).with_precision(self.precision)
 
     def update(self, model: Model, change: DatasetChange, run: Run) -> ModelUpdate | None:
         """Keep the trees and train the classifiers that a change affects."""
-        is_suitable = isinstance(model, TreeModel) and not self.match_negatives and change.new.weights is None
-        if not is_suitable:
+        if not isinstance(model, TreeModel) or self.match_negatives or self.precision != MAX_PRECISION:
             return None
-        assert isinstance(model, TreeModel)
+        if change.new.weights is not None:
+            return None
         updated = update_trees(self.build_trainer(change.new), model.trees, change, run, self.max_leaf)
         if updated is None:
             return None

@@ -12,8 +12,9 @@ exp(similarity / temperature). Logistic regression combines both to a probabilit
 where labels without documents have weights of their own. If held-out documents have too few such labels, a random tenth
 of the labels is removed from the other documents.
 
-Differs from these papers in that the encoder is not trained: only the map and the weights of the regression are. So
-training takes little more than encoding the texts, and a new label needs only a name.
+Differs from these papers in that the encoder is not trained by default: only the map and the weights of the regression
+are. So training takes little more than encoding the texts. With `fine_tune`, the encoder is trained before, with the
+same loss on the names of a batch and on hard negatives (see `fine_tuning`). A new label always needs only a name.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from threadpoolctl import threadpool_limits
 
 from xmtc.core.dataset import Dataset
 from xmtc.core.hyperparameters import param
-from xmtc.core.method import LabelName, Method
+from xmtc.core.method import LabelName, Method, Model
 from xmtc.core.run import Run
 from xmtc.errors import XmtcError
 from xmtc.methods.lexical.lexical import Lexical
@@ -56,7 +57,7 @@ class Matcher(Method):
     True
     """
 
-    required_views: ClassVar[tuple[str, ...]] = ("dense",)
+    view_defaults: ClassVar[dict[str, Any]] = {"encoder": "minilm-l6", "max_subwords": 128}
     has_label_name_input: ClassVar[bool] = True
     is_exact: ClassVar[bool] = False
     quick_parameters: ClassVar[dict[str, Any]] = {}
@@ -91,14 +92,41 @@ class Matcher(Method):
         low=0,
         high=1000,
     )
+    fine_tune: int = param(
+        0,
+        "Number of passes over the documents that train the encoder; 0 keeps it. The encoder is then `encoder`, with "
+        "`max_subwords`.",
+        low=0,
+        high=1000,
+    )
+    encoder_rate: float = param(
+        5e-5, "Learning rate of the encoder.", low=1e-8, high=1.0, search=(1e-5, 2e-4), log=True
+    )
+    batch: int = param(32, "Number of documents per step of the encoder's training.", low=1)
+    hard_negatives: int = param(
+        3, "Number of wrong names per document in a step, drawn from those that are most similar.", low=0, high=1000
+    )
     seed: int = param(0, "Random seed of the held-out documents and of the training.", low=0, high=2**32 - 1)
+
+    @property
+    def required_views(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Sentence vectors of a frozen encoder, or subwords of one that is trained."""
+        return ("subwords",) if self.fine_tune else ("dense",)
 
     def list_label_names(self, labels: Sequence[str], language: str | None = None) -> Iterable[LabelName]:
         """Return the names that `lexical` reads."""
         reader = Lexical(vocabulary=self.vocabulary, name_language=self.name_language)
         return reader.list_label_names(labels, language)
 
-    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> MatcherModel:
+    def _fit(self, data: Dataset, valid: Dataset | None, run: Run) -> Model:
+        if not self.fine_tune:
+            return self.fit_vectors(data, run)
+        from xmtc.methods.matcher.fine_tuning import fit_fine_tuned  # needs PyTorch
+
+        return fit_fine_tuned(self, data, run)
+
+    def fit_vectors(self, data: Dataset, run: Run) -> MatcherModel:
+        """Train the projection and the regression on sentence vectors."""
         names, name_labels = read_names(data)
         held_out, rest = self.split(data)
         with threadpool_limits(1, "blas"):  # batches of texts run in parallel

@@ -53,18 +53,23 @@ class MatcherModel(Model):
             return Predictions.stack([empty, *run.map(rank, batches, "matching texts", total=len(batches))])
 
     def _explain(self, document: Dataset, label: int) -> Explanation:
-        """Return the product of each number of the text's vector and the derivative of the label's log odds by it.
+        """Return the product of each number of the text's vector and the derivative of the label's log odds by it."""
+        (view,) = self.views
+        vector = document.X.toarray()[0]
+        contributions = vector * self.differentiate_by_vector(vector, label)
+        numbers = np.flatnonzero(contributions)
+        return Explanation.from_occurrences(view, numbers, contributions[numbers])
+
+    def differentiate_by_vector(self, vector: np.ndarray, label: int) -> np.ndarray:
+        """Return the derivative of a label's log odds by a text's vector, shape (d,).
 
         The derivative by the projected vector is a weighted sum of vectors of names and of nearest documents."""
-        (view,) = self.views
-        vector, projection = document.X.toarray(), self.index.projection
-        query = project(vector, projection)
+        projection = self.index.projection
+        query = project(vector[None], projection)
         by_query = self._differentiate(query, label)
         length = np.linalg.norm(vector + vector @ projection) or 1.0
         by_direction = (by_query - (by_query @ query.T) * query) / length  # without the change of length
-        contributions = (vector * (by_direction + by_direction @ projection.T))[0]
-        numbers = np.flatnonzero(contributions)
-        return Explanation.from_occurrences(view, numbers, contributions[numbers])
+        return np.asarray(by_direction + by_direction @ projection.T)[0]
 
     def _differentiate(self, query: np.ndarray, label: int) -> np.ndarray:
         """Return the derivative of a label's log odds by a projected vector, shape (1, d). Ranks are constant."""

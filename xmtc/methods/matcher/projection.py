@@ -60,6 +60,11 @@ def sample_names(targets: csr_array, n_names: int, rng: np.random.Generator) -> 
 def compute_loss(matrix: Tensor, documents: Tensor, names: Tensor, targets: Tensor) -> Tensor:
     """Return the mean over texts of the mean decoupled softmax loss of their names."""
     texts, classes = (normalize(vectors + vectors @ matrix) for vectors in (documents, names))
+    return compute_decoupled_softmax(texts, classes, targets)
+
+
+def compute_decoupled_softmax(texts: Tensor, classes: Tensor, targets: Tensor) -> Tensor:
+    """Return the loss of vectors of unit length."""
     logits = texts @ classes.T / LOSS_TEMPERATURE
     competitors = logits.masked_fill(targets > 0, EXCLUDED).logsumexp(1, keepdim=True)
     losses = (softplus(competitors - logits) * targets).sum(1) / targets.sum(1).clamp(min=1)

@@ -22,7 +22,7 @@ from xmtc.core.events import Convergence
 from xmtc.core.method import Method, Model
 from xmtc.core.run import Run
 from xmtc.linear.flat_update import update_flat_tree
-from xmtc.linear.model import EXHAUSTIVE_BEAM, TreeModel
+from xmtc.linear.model import EXHAUSTIVE_BEAM, MAX_PRECISION, PRECISION_PARAM, TreeModel
 from xmtc.linear.packing import (
     MAX_CHUNK_SLOTS,
     Chunk,
@@ -50,6 +50,8 @@ class OneVsAll(Method):
     has_weight_support: ClassVar[bool] = True
     has_cluster_support: ClassVar[bool] = True
 
+    precision: int = PRECISION_PARAM
+
     @abstractmethod
     def build_block_trainer(self, data: Dataset) -> BlockTrainer:
         """Validate the data and return a function that trains a block of labels on it."""
@@ -67,11 +69,11 @@ class OneVsAll(Method):
         with threadpool_limits(1, "blas"):  # the blocks run in parallel, and BLAS threads would change the rounding
             pieces = list(run.map_with_checkpoint(train, blocks, lambda block: f"labels-{block.start}", "training"))
         report_convergence((Convergence(*map(int, piece.pop("convergence", ()))) for piece in pieces), run)
-        return build_flat_model(data, [SparseWeights(**piece) for piece in pieces])
+        return build_flat_model(data, [SparseWeights(**piece) for piece in pieces]).with_precision(self.precision)
 
     def update(self, model: Model, change: DatasetChange, run: Run) -> ModelUpdate | None:
         """Train the labels that a change affects."""
-        if not isinstance(model, TreeModel) or change.new.weights is not None:
+        if not isinstance(model, TreeModel) or self.precision != MAX_PRECISION or change.new.weights is not None:
             return None
 
         def train(labels: np.ndarray) -> Iterator[SparseWeights]:

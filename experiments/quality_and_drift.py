@@ -1,0 +1,94 @@
+"""Gates and drift on real corpora: promised and reached quality on test documents; estimated and true P@1 by year.
+
+python experiments/quality_and_drift.py gate ../shared/data/cve-libraries --analyzer words --seed 0
+python experiments/quality_and_drift.py gate ../shared/data/makupalat-fi --analyzer snowball:finnish --random-test
+python experiments/quality_and_drift.py years ../shared/data/cve-libraries --analyzer words --last 2016
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from xmtc import Document, Run, Tagger, open_corpus, train
+from xmtc.scores.quality import QUALITY_METRICS, compute_document_metrics, parse_promise
+from xmtc.scores.tagger_thresholds import tune_tagger_thresholds
+
+HELD_OUT_SHARE = 0.2
+GATES = [("f1", promise) for promise in ("precision=0.9", "precision=0.8", "precision=0.7", "f1=0.7")]
+GATES += [("precision=0.8", "precision=0.9")]  # goal of the thresholds, and promise
+RUN = Run(threads=1)
+MIN_YEAR_DOCUMENTS = 100
+
+
+def read(folder: Path, *parts: str) -> list[Document]:
+    files = (file for part in parts for file in sorted(folder.glob(f"{part}.*.gz")))
+    return [document for file in files for document in open_corpus(str(file))]
+
+
+def train_model(documents: list[Document], analyzer: str) -> Tagger:
+    return train(documents, "parabel", run=RUN, analyzer=analyzer, name_documents="never")
+
+
+def measure_gates(folder: Path, analyzer: str, seed: int, random_test: bool) -> Iterator[list[object]]:
+    """Yield goal, promise, coverage, and the reached mean of the metric, on test documents, in percent."""
+    documents = read(folder, "train")
+    order, n_held_out = np.random.default_rng(seed).permutation(len(documents)), int(HELD_OUT_SHARE * len(documents))
+    held_out, others = ([documents[row] for row in rows] for rows in (order[:n_held_out], order[n_held_out:]))
+    test = others[:n_held_out] if random_test else read(folder, "test")
+    tagger = train_model(others[n_held_out:] if random_test else others, analyzer)
+    labelled = tagger.transform_labelled(test)
+    for goal, promise in GATES:
+        tuned = tune_tagger_thresholds(tagger, held_out, goal, "all", RUN, promise=parse_promise(promise))
+        selected, quality = tuned.tagger.predict_with_quality(labelled.data, RUN)
+        values = compute_document_metrics(selected, labelled.Y)[QUALITY_METRICS.index(promise.partition("=")[0])]
+        reached = values[quality.is_published].mean() if quality.is_published.any() else np.nan
+        yield [goal, promise, round(100 * quality.is_published.mean(), 1), round(100 * float(reached), 1)]
+
+
+def find_year(document: Document) -> int:
+    """Return the year in an id such as CVE-2016-1 or 32010R0123 (CELEX)."""
+    match = re.match(r"CVE-(\d{4})|\d(\d{4})", document.id)
+    assert match is not None
+    return int(match[1] or match[2])
+
+
+def measure_years(folder: Path, analyzer: str, last: int) -> Iterator[list[object]]:
+    """Yield year, estimated and true P@1, and unknown words in percent, of a model trained up to the year `last`."""
+    documents = read(folder, "train", "dev", "test")
+    tagger = train_model([document for document in documents if find_year(document) <= last], analyzer)
+    for year in sorted({find_year(document) for document in documents}):
+        new = [document for document in documents if find_year(document) == year > last]
+        if len(new) < MIN_YEAR_DOCUMENTS:
+            continue
+        report, true = tagger.measure_drift(new, RUN), tagger.evaluate(new, ["P@1"], run=RUN)["P@1"]
+        assert report.unknown_words is not None
+        values = report.accuracy["P@1"].reference, report.accuracy["P@1"].new, true, report.unknown_words.new
+        yield [year, len(new), *(round(100 * value, 1) for value in values), ", ".join(report.warnings)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("measurement", choices=["gate", "years"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--analyzer", default="auto")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--random-test", action="store_true", help="Test on training documents instead of the test set."
+    )
+    parser.add_argument("--last", type=int, default=2016)
+    options = parser.parse_args()
+    if options.measurement == "years":
+        rows = measure_years(options.folder, options.analyzer, options.last)
+    else:
+        rows = measure_gates(options.folder, options.analyzer, options.seed, options.random_test)
+    for row in rows:
+        print(*row, sep="\t", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""xmtc export: write a linear model for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from xmtc.cli.options import CORPUS_HELP, ModelPath
+from xmtc.cli.streams import echo
+
+LOSS_METRIC = "nDCG@5"
+
+
+def export(
+    model: ModelPath,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="OUT", help="Folder (numpy) or file to write; replaced if present."),
+    ],
+    format: Annotated[
+        Literal["numpy", "onnx", "web"],
+        typer.Option(help="numpy: arrays with a reader; onnx: graph that takes features; web: page that predicts."),
+    ] = "numpy",
+    max_mb: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MB", help="Maximum size of a web page, 10 by default; the smallest weights are left out."
+        ),
+    ] = None,
+    trees: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Number of label trees to export; all by default.")
+    ] = None,
+    check: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CORPUS", help=f"Labelled documents to measure the loss of {LOSS_METRIC} on. {CORPUS_HELP}."
+        ),
+    ] = None,
+) -> None:
+    """Write a linear model for NumPy, ONNX or a web browser."""
+    from xmtc.data.corpus import open_corpus
+    from xmtc.export import export_model, measure_loss
+    from xmtc.tagger import Tagger
+
+    tagger = Tagger.load(model)
+    arrays = export_model(tagger, output, format, max_mb=max_mb, n_trees=trees)
+    files = [output] if output.is_file() else list(output.iterdir())
+    size = sum(path.stat().st_size for path in files) / 1e6
+    echo(f"{output}: {len(arrays.labels):,} labels, {arrays.weights.nnz:,} weights, {size:,.1f} MB.")
+    if check is not None:
+        before, after = measure_loss(tagger, arrays, open_corpus(check), LOSS_METRIC)
+        echo(f"{LOSS_METRIC}: {100 * before:.2f} of the model, {100 * after:.2f} of the export.")
