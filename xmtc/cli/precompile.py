@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 
 
@@ -11,6 +12,7 @@ def main() -> None:
     from xmtc.errors import MissingExtra
     from xmtc.methods import METHODS, method_class
 
+    logging.getLogger("xmtc").setLevel(logging.ERROR)  # the tiny corpus suits no method
     texts = [f"word{i} word{i % 7} common text" for i in range(40)]
     tags = [[f"a{i % 5}", f"b{i % 7}"] for i in range(40)]
     for name in METHODS:
