@@ -45,9 +45,10 @@ MAX_DEFICIT_STANDARD_ERRORS = 2.0  # of an analyzer that is tried on the second 
 MIN_CHARS_GAIN = 0.01  # in nDCG@5 of words+chars over words, for a trial of chars alone
 NDCG_TIE_TOLERANCE = 0.0005  # among analyzers within this distance of the best, the cheapest is selected
 PAIRS, BOTH = f"{WORDS}:1-2", f"{WORDS}+{CHARS}"
-# Change of the gain over words, in nDCG@5, for each doubling of the documents (docs/how-to/languages.md). That of words
-# with character n-grams is for texts of at least LONG_TEXT_WORDS words; that of pairs of words is less in shorter ones.
-PAIRS_GAIN_PER_DOUBLING, BOTH_GAIN_PER_DOUBLING, LONG_TEXT_WORDS = 0.0015, -0.002, 100
+# Change of the gain over words, in nDCG@5, for each doubling of the documents (docs/how-to/languages.md). That of stems
+# and of words with character n-grams is for texts of at least LONG_TEXT_WORDS words; that of pairs of words is less in
+# shorter ones.
+PAIRS_GAIN_PER_DOUBLING, LONG_GAIN_PER_DOUBLING, LONG_TEXT_WORDS = 0.0015, -0.002, 100
 CHARS_GAIN_PER_DOUBLING = -0.0015
 MAINLY_UNSPACED_SHARE = 0.5  # share of letters of scripts without spaces, from which only n-grams are used
 DEFAULT_VIEW = Tfidf()
@@ -182,7 +183,7 @@ def select_analyzer_by_trial(
     candidates = list_candidates(counts, words_per_document)
     if not has_word_order(texts[:n_docs]):
         candidates.remove(PAIRS)
-    trends = estimate_trends(words_per_document, counts.n_docs * N_FOLDS / n_docs)
+    trends = estimate_trends(candidates, words_per_document, counts.n_docs * N_FOLDS / n_docs)
     with run.stage("selecting the analyzer"):
         features = SampleFeatures(view, texts[:n_docs], run.for_trial())
         race = AnalyzerRace(features, candidates, trends)
@@ -215,15 +216,13 @@ def has_word_order(texts: Iterable[str]) -> bool:
     return bool(np.mean([len(each) > 3 and each == sorted(each) for each in words] or [False]) < MIN_SORTED_SHARE)
 
 
-def estimate_trends(words_per_document: float, growth: float) -> dict[str, float]:
+def estimate_trends(candidates: Iterable[str], words_per_document: float, growth: float) -> dict[str, float]:
     """Return by how much gains over words change in nDCG@5 if there are `growth` times as many documents."""
     n_doublings = float(np.log2(max(1.0, growth)))
     share = min(1.0, words_per_document / LONG_TEXT_WORDS)
-    return {
-        PAIRS: PAIRS_GAIN_PER_DOUBLING * share * n_doublings,
-        BOTH: BOTH_GAIN_PER_DOUBLING * (share >= 1) * n_doublings,
-        CHARS: CHARS_GAIN_PER_DOUBLING * n_doublings,
-    }
+    trends = {PAIRS: PAIRS_GAIN_PER_DOUBLING * share * n_doublings, CHARS: CHARS_GAIN_PER_DOUBLING * n_doublings}
+    long = LONG_GAIN_PER_DOUBLING * n_doublings if share >= 1 else 0.0
+    return {name: trends.get(name, long) for name in candidates if name != WORDS}
 
 
 def is_significant(gain: np.ndarray, n_standard_errors: float = MIN_GAIN_STANDARD_ERRORS) -> bool:
@@ -375,5 +374,5 @@ class AnalyzerRace:
             else f"{name} {100 * self.compute_gain(name).mean():+.1f}"
             for name, score in self.scores.items()
         )
-        expected = [f"{name} {100 * self.trends[name]:+.1f}" for name in self.scores if name in self.trends]
+        expected = [f"{name} {100 * self.trends[name]:+.1f}" for name in self.scores if self.trends.get(name)]
         return means + (f" (with the expected change with all documents: {', '.join(expected)})" if expected else "")
