@@ -1,4 +1,4 @@
-"""xmtc drift: how new texts differ from the documents of the calibration."""
+"""xmtc drift: differences between new texts and held-out documents of the training."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def drift(
     reading: CorpusOptions = CorpusOptions(),
     quiet: QuietOption = False,
 ) -> None:
-    """Compare new texts with the documents of the calibration: words, scores, labels and estimated accuracy."""
+    """Compare new texts with held-out documents of the training: words, scores, labels and estimated accuracy."""
     from json import dumps
 
     from xmtc.tagger import Tagger

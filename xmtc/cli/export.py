@@ -38,7 +38,8 @@ def export(
     check: Annotated[
         str | None,
         typer.Option(
-            metavar="CORPUS", help=f"Labelled documents to measure the loss of {LOSS_METRIC} on. {CORPUS_HELP}."
+            metavar="CORPUS",
+            help=f"Labelled documents for {LOSS_METRIC} of the model and of the export. {CORPUS_HELP}.",
         ),
     ] = None,
 ) -> None:

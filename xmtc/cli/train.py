@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xmtc.cli.help import PERFORMANCE
+from xmtc.cli.help import ADVANCED, PERFORMANCE
 from xmtc.cli.history import get_command_entry
 from xmtc.cli.options import (
     ClusterOption,
@@ -53,7 +53,7 @@ def train(
     ] = "parabel",
     parameter: ParameterOption = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0.1, help="Time budget of method auto, in minutes (10 by default).")
+        float | None, typer.Option(min=0.1, metavar="N", help="Time budget of method auto, in minutes; 10 by default.")
     ] = None,
     valid: Annotated[
         str | None, typer.Option(metavar="CORPUS", help="Validation corpus for early stopping and calibration.")
@@ -65,14 +65,6 @@ def train(
         ),
     ] = None,
     language: LanguageOption = None,
-    keep_training: Annotated[
-        bool | None,
-        typer.Option(
-            help="Training data (ids, features, labels) stored in the model for `xmtc update`; by default up to 200 "
-            "MiB.",
-            show_default=False,
-        ),
-    ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Checkpoint directory; an interrupted training resumes from it."),
@@ -90,6 +82,15 @@ def train(
     cluster: ClusterOption = "",
     workers: WorkersOption = 0,
     reading: CorpusOptions = CorpusOptions(),
+    keep_training: Annotated[
+        bool | None,
+        typer.Option(
+            help="Training data (ids, features, labels) stored in the model for `xmtc update`; by default up to 200 "
+            "MiB.",
+            show_default=False,
+            rich_help_panel=ADVANCED,
+        ),
+    ] = None,
     quiet: QuietOption = False,
     log_json: LogJsonOption = None,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xmtc.cli.help import ADVANCED
 from xmtc.cli.history import get_command_entry
 from xmtc.cli.options import (
     CORPUS_HELP,
@@ -52,12 +53,12 @@ def update(
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Train and calibrate again on all documents, with the same features.")
     ] = False,
-    keep_training: Annotated[
-        bool, typer.Option(help="Training data stored in the new model for further updates.")
-    ] = True,
     threads: ThreadsOption = 0,
     device: DeviceOption = "auto",
     reading: CorpusOptions = CorpusOptions(),
+    keep_training: Annotated[
+        bool, typer.Option(help="Training data stored in the new model for further updates.", rich_help_panel=ADVANCED)
+    ] = True,
     quiet: QuietOption = False,
 ) -> None:
     """Update a model with new and corrected documents, feedback and new labels.
