@@ -332,7 +332,7 @@ class AnalyzerRace:
         self.scores: dict[str, np.ndarray] = {}  # nDCG@5 of the documents that were held out so far
 
     def run_fold(self, trial: AnalyzerTrial) -> None:
-        """Train the remaining analyzers on a fold; nothing if one has won."""
+        """Train the remaining analyzers on a fold, unless only one remains."""
         if len(self.remaining) == 1:
             return
         for name in self.remaining if WORDS in self.remaining else [WORDS, *self.remaining]:

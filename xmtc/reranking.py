@@ -78,13 +78,13 @@ class Reranker:
     n_candidates : int
         Labels of each text that are sent and ranked.
     max_requests : int
-        Most requests of this object, with repetitions; further texts keep the ranking of the model.
+        Maximum number of requests of this object, with repetitions; further texts keep the ranking of the model.
     max_characters : int
         Characters of a text that are sent.
     timeout : float
         Seconds for an answer.
     attempts : int
-        Most requests for a text, if the endpoint is slow, busy or fails.
+        Maximum number of requests for a text, if the endpoint is slow, busy or fails.
     first_delay : float
         Seconds before the second attempt; doubled before each further one.
     key_variable : str
@@ -131,7 +131,7 @@ class Reranker:
         return f"Reranker({self.url!r}, {self.model!r})"  # without the key
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what workers of a cluster need, which send no requests: neither the key nor the lock."""
+        """Return the state without key and lock: workers of a cluster send no requests."""
         return {name: value for name, value in vars(self).items() if name not in ("key", "lock")}
 
     def rerank(
@@ -178,7 +178,7 @@ class Reranker:
         return Predictions.from_valid_arrays(labels, predictions.scores)
 
     def report_failures(self) -> None:
-        """Print why texts have kept the ranking of the model, if there are any."""
+        """Print how many texts keep the ranking of the model, and the reasons."""
         for reason, n_texts in self.counts.failures.items():
             print_to_stderr(f"{n_texts:,} texts have the ranking of the model, because {reason}.")
 
@@ -230,7 +230,7 @@ class Reranker:
         raise EndpointFailure(reason)
 
     def _count_request(self) -> None:
-        """Count a request before it is sent; raise EndpointFailure if there must be none."""
+        """Count a request before it is sent; raise EndpointFailure if a limit is reached."""
         with self.lock:
             if self.n_failures >= MAX_FAILURES:
                 raise EndpointFailure(f"the endpoint failed for {MAX_FAILURES} texts in a row")
@@ -240,7 +240,7 @@ class Reranker:
             self.counts.n_requests += 1
 
     def _send(self, client: httpx.Client, body: dict[str, Any]) -> tuple[str, float]:
-        """Return the answer and 0; or the reason of a failure that may pass, and the least seconds to wait."""
+        """Return the answer and 0, or the reason of a temporary failure and the minimum seconds to wait."""
         import httpx
 
         deadline = time.monotonic() + self.timeout

@@ -218,7 +218,7 @@ class Tagger:
         allowed: np.ndarray | None = None,
         always: bool = False,
     ) -> tuple[Predictions, QualityEstimates]:
-        """Return the labels above the tuned thresholds, and how good they are by the model's gate.
+        """Return the labels above the tuned thresholds, and the quality estimates of the model's gate.
 
         Parameters
         ----------

@@ -147,7 +147,7 @@ def open_desk(path: str) -> ReviewStore:
 
 
 def find_model_name(store: ReviewStore, name: str | None) -> str:
-    """Return the name of the model that a command means."""
+    """Return the given model name, or that of the only model of the desk."""
     from xmtc.errors import XmtcError
 
     names = store.list_models()

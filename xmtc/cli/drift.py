@@ -66,7 +66,7 @@ def format_report(report: DriftReport, tagger: Tagger) -> str:
     """Return the comparisons as text."""
     from xmtc.errors import escape_controls
 
-    lines = [f"{report.n_docs:,} new texts beside {report.n_reference:,} held-out documents of the training:"]
+    lines = [f"{report.n_docs:,} new texts compared with {report.n_reference:,} held-out documents of the training:"]
     if report.unknown_words is not None:
         lines += [format_comparison("unknown words, %", report.unknown_words)]
     lines += [

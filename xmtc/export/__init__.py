@@ -1,4 +1,4 @@
-"""Export of linear models to other programs: arrays with a NumPy reader, ONNX, and a web page that predicts itself."""
+"""Export of linear models to other programs: arrays with a NumPy reader, ONNX, and a web page that runs the model."""
 
 from __future__ import annotations
 

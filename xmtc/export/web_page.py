@@ -1,6 +1,6 @@
 """Web page with a linear model that predicts in the browser. The page is a single file and loads nothing.
 
-Weights are rounded to 8 bits per slot, and the smallest are left out until the page has the size that was asked for."""
+Weights are rounded to 8 bits per slot, and the smallest are left out until the page has the requested size."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def find_terms(view: FittedView) -> FittedTfidf | None:
 
 
 def mark_rare_columns(bag: Bag, n_terms: int) -> np.ndarray:
-    """Return which terms occur in as few training documents as a term may, shape (n_terms,)."""
+    """Return a mask of the terms with the minimum document frequency, shape (n_terms,)."""
     frequencies = np.bincount(bag.matrix.indices, minlength=bag.matrix.shape[1])[:n_terms]
     return frequencies == frequencies[frequencies > 0].min(initial=1 + bag.n_docs)
 

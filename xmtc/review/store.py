@@ -147,7 +147,7 @@ def hash_token(token: str) -> bytes:
 
 
 class ReviewStore:
-    """Open store; threads may share it."""
+    """Store of a review desk in an SQLite file; threads may share it."""
 
     def __init__(self, path: str | Path, must_exist: bool = False) -> None:
         self.path = Path(path)

@@ -160,7 +160,7 @@ def compare_models(before: Tagger, after: Tagger, held_out: Sequence[Document], 
 
 
 def get_update_folder(folder: str | Path, number: int) -> Path:
-    """Return the folder of an updated model, and, after the switch, of the model before."""
+    """Return the folder of the updated model; after the switch, it has the former model."""
     target = Path(os.path.realpath(folder))
     return target.with_name(f"{target.name}.update-{number}")
 
@@ -175,7 +175,7 @@ def switch_model(store: ReviewStore, model: str, folder: str, number: int) -> No
 
 
 def roll_back(store: ReviewStore, model: str, folder: str, number: int) -> None:
-    """Serve the model before an update again; the result of the update is kept."""
+    """Serve the former model again; the result of the update is kept."""
     update = store.get_update(model, number)
     if number != store.find_served_update(model):
         raise XmtcError(f"Update {number} is {update['state']}; only the last served update can be rolled back.")

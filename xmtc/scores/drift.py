@@ -1,4 +1,4 @@
-"""Drift: how new texts differ from the documents on which the scores of a model were calibrated.
+"""Drift: differences between new texts and the documents on which the scores of a model were calibrated.
 
 A model keeps the best predictions for up to 2,000 held-out documents as a reference. New texts are compared with it in
 the share of unknown words, the predicted labels, the score of the first label, and the accuracy that the scores lead
@@ -118,7 +118,7 @@ class AccuracyEstimate(NamedTuple):
 
 @dataclass(frozen=True)
 class DriftReport:
-    """DriftComparison of new texts with the reference of a model."""
+    """Comparison of new texts with the reference of a model."""
 
     n_docs: int
     n_reference: int

@@ -1,4 +1,4 @@
-"""Estimates of how good the labels of each document are, and a gate that publishes documents without a person.
+"""Estimates of the quality of each document's labels, and a gate that publishes documents without a person.
 
 The estimates are logistic regressions of the precision, recall and F1 of a document on its calibrated scores. The gate
 publishes documents whose estimate reaches a threshold. The threshold is selected by learn-then-test: thresholds are

@@ -39,7 +39,7 @@ class DriftMonitor:
     lock: Lock = field(default_factory=Lock)
 
     def sample(self, texts: Sequence[str]) -> None:
-        """Observe the first texts of a batch, unless others were observed a moment ago."""
+        """Observe the first texts of a batch, at most once in SAMPLE_SECONDS."""
         with self.lock:
             if time.monotonic() < self.next_sample:
                 return

@@ -1,4 +1,4 @@
-"""Slice: linear classifiers on dense vectors, trained on the documents that an index confuses with the label.
+"""Slice: linear classifiers on dense vectors, trained on the documents for which a search finds the label.
 
 Paper: Jain, Balasubramanian, Chunduri, Varma: Slice - Scalable Linear Extreme Classifiers Trained on 100 Million Labels
 for Related Searches (WSDM 2019).
