@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from xmtc.cli import ALL_COMMANDS, app, main
 
-PANELS = {None, "Input", "Output", "Performance", "Advanced", "Limits"}
+PANELS = {None, "Input", "Output", "Performance", "Advanced", "Limits", "Re-ranking"}
 TWO_KINDS = {"--output", "--threshold"}  # a model, file or folder; a number, or also the word tuned
 
 
