@@ -104,7 +104,7 @@ def database(tmp_path):
 
 def test_queries_on_sqlite_are_corpora(database, monkeypatch):
     monkeypatch.chdir(database.parent)
-    query = "SELECT id, text, labels FROM books WHERE id IN ('a', 'b') ORDER BY id"
+    query = "SELECT id, text, labels FROM books WHERE id IN ('a', 'b') AND 'a cat' LIKE '%ca%' ORDER BY id"
     relative = open_corpus(f"sqlite:///my books.db?query={query}")
     absolute = open_corpus(f"sqlite:///{quote(str(database))}?query={quote(query)}")
     expected = list(zip(ROWS["id"], ROWS["text"], ROWS["labels"], strict=True))[:2]

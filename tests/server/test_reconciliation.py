@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from serving import TEXTS, make_model
 
 from xmtc.server.app import create_app
+from xmtc.server.reconciliation import describe_service
 from xmtc.server.settings import Settings
 
 PATH = "/v1/models/n/reconcile"
@@ -61,6 +62,12 @@ def test_manifest(client):
     assert {"id", "name"} <= suggested["result"][0].keys()
     rest = client.get(f"{PATH}/suggest", params={"prefix": "name", "cursor": 1}).json()["result"]
     assert rest[0] == client.get(f"{PATH}/suggest", params={"prefix": "name"}).json()["result"][1]
+
+
+def test_addresses_of_the_manifest_are_encoded():
+    assert describe_service("my model", "http://h/")["identifierSpace"] == "http://h/v1/models/my%20model/labels"
+    entity = describe_service("my model", "http://h/")["suggest"]["entity"]
+    assert entity["service_url"] == "http://h/v1/models/my%20model/reconcile"
 
 
 @pytest.mark.parametrize("queries", EXAMPLES.values(), ids=EXAMPLES.keys())

@@ -106,4 +106,4 @@ def get_annotator(annotation: dict[str, Any]) -> str:
 def get_seconds(annotation: dict[str, Any]) -> float:
     seconds = annotation.get("lead_time")
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    return min(max(float(seconds), 0.0), MAX_SECONDS) if is_number else 0.0  # type: ignore[arg-type]
+    return float(min(max(seconds, 0.0), MAX_SECONDS)) if is_number else 0.0  # type: ignore[type-var]

@@ -6,6 +6,7 @@ labels that the model predicts for it."""
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import Response
@@ -105,16 +106,16 @@ def build_reconciliation_routes(service: Service) -> APIRouter:
 
 def describe_service(name: str, base_url: str) -> dict[str, Any]:
     """Return the manifest."""
-    address = f"{base_url}v1/models/{name}/reconcile"
+    model_address = f"{base_url}v1/models/{quote(name)}"
     return {
         "versions": VERSIONS,
         "name": f"{name} (xmtc)",
-        "identifierSpace": f"{base_url}v1/models/{name}/labels",
+        "identifierSpace": f"{model_address}/labels",
         "schemaSpace": SCHEMA_SPACE,
         "serviceVersion": xmtc.__version__,
         "defaultTypes": [LABEL_TYPE],
         "view": {"url": "{{id}}"},
-        "suggest": {"entity": {"service_url": address, "service_path": "/suggest"}},
+        "suggest": {"entity": {"service_url": f"{model_address}/reconcile", "service_path": "/suggest"}},
     }
 
 
@@ -138,9 +139,8 @@ async def answer_queries(
     model = served.model  # read before the await: a reload may replace it
     texts = service.check_texts([query.text for query in batch.values()])
     most = max((query.limit for query in batch.values()), default=0)
-    predictions = (
-        await served.batcher.predict(texts, PredictQuery(min(most, service.settings.limits.k))) if texts else []
-    )
+    predict_query = PredictQuery(min(most, service.settings.limits.k), is_document=False)
+    predictions = await served.batcher.predict(texts, predict_query) if texts else []
     answers = {}
     for (key, query), tags in zip(batch.items(), predictions, strict=True):
         search = (query.query or "").strip()[:MAX_SEARCH_CHARACTERS]
