@@ -95,22 +95,14 @@ def evaluate(
     from json import dumps
 
     from xmtc.analysis.report.build import assign_labels
-    from xmtc.analysis.report.threshold_curve import check_curve_file
-    from xmtc.errors import XmtcError
     from xmtc.evaluation import DECISION_METRICS, DEFAULT_METRICS, EVALUATION_DEPTH, max_k
-    from xmtc.output.trec import check_trec_files
     from xmtc.tagger import Tagger
 
     max_k(metrics or DEFAULT_METRICS)  # raises for an unknown metric before any work
     propensity_model = build_propensity(propensity, propensity_a, propensity_b)
-    if curve is not None:
-        check_curve_file(curve)
-    if trec is not None:
-        check_trec_files(trec)
-    tagger, run = Tagger.load(model), make_run(threads, quiet, device=device, log_json=log_json)
     reranker, ranked = reranking.build(), None
-    if reranker is not None and (curve is not None or per_label is not None):
-        raise XmtcError("--curve and --per-label are for the scores of the model; leave them or --rerank out.")
+    check_output_options(curve, per_label, trec, reranker is not None)
+    tagger, run = Tagger.load(model), make_run(threads, quiet, device=device, log_json=log_json)
     has_decision = tagger.decision is not None and reranker is None
     names = metrics or (*DEFAULT_METRICS, *(DECISION_METRICS if has_decision else ()))
     source = open_corpus_input(corpus, reading, get_saved_reading(tagger), quiet=quiet)
@@ -169,6 +161,20 @@ def evaluate_reranked(
     reranker.report_failures()
     result = tagger.evaluate_predictions(ranked, labelled.Y, names, propensity, labelled.unseen_labels)
     return labelled, ranked, result
+
+
+def check_output_options(curve: str | None, per_label: str | None, trec: str | None, is_reranked: bool) -> None:
+    """Raise XmtcError, before long work, if an output cannot be written."""
+    from xmtc.analysis.report.threshold_curve import check_curve_file
+    from xmtc.errors import XmtcError
+    from xmtc.output.trec import check_trec_files
+
+    if is_reranked and (curve is not None or per_label is not None):
+        raise XmtcError("--curve and --per-label are for the scores of the model; leave them or --rerank out.")
+    if curve is not None:
+        check_curve_file(curve)
+    if trec is not None:
+        check_trec_files(trec)
 
 
 def check_table_file(path: str, source: Corpus) -> None:

@@ -5,6 +5,7 @@ because fields are separated by spaces. trec_eval orders by score, so that equal
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
@@ -13,6 +14,7 @@ from scipy.sparse import csr_array
 
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.data.file_streams import check_output_path, open_output
+from xmtc.errors import XmtcError
 
 RUN_EXTENSION, QRELS_EXTENSION = ".run", ".qrels"
 SAFE_CHARACTERS = ":/?#[]@!$&'()*+,;=~|"  # besides letters and digits of ASCII
@@ -46,6 +48,8 @@ def list_paths(prefix: str) -> tuple[str, str]:
 
 def check_trec_files(prefix: str) -> None:
     """Raise XmtcError, before long work, if the files cannot be written."""
+    if not os.path.basename(prefix):
+        raise XmtcError(f"--trec {prefix!r} does not end with a name; expected a prefix, such as results/parabel.")
     for path in list_paths(prefix):
         check_output_path(path)
 

@@ -105,5 +105,6 @@ def get_annotator(annotation: dict[str, Any]) -> str:
 
 def get_seconds(annotation: dict[str, Any]) -> float:
     seconds = annotation.get("lead_time")
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    return float(min(max(seconds, 0.0), MAX_SECONDS)) if is_number else 0.0  # type: ignore[type-var]
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        return 0.0
+    return float(min(max(seconds, 0.0), MAX_SECONDS))
