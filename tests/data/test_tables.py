@@ -91,6 +91,14 @@ def test_missing_columns_and_nulls_are_reported():
         list(open_corpus(pyarrow.table({"text": ["a", "b"], "labels": [["x"], None]})))
 
 
+def test_lazy_frames_are_refused_with_the_remedy():
+    polars = pytest.importorskip("polars")
+    frame = polars.LazyFrame(ROWS)
+    with pytest.raises(XmtcError, match=r"frame.collect\(\)"):
+        open_corpus(frame)
+    assert len(list(open_corpus(frame.collect()))) == len(ROWS["id"])
+
+
 @pytest.fixture
 def database(tmp_path):
     path = tmp_path / "my books.db"
