@@ -121,6 +121,8 @@ def test_existing_folders_are_kept(tmp_path):
     tagger.save(tmp_path / "model")
     with pytest.raises(XmtcError, match="choose another"):
         export_model(tagger, tmp_path / "model" / "about.json", "web")
+    with pytest.raises(XmtcError, match="is a folder"):
+        export_model(tagger, tmp_path, "web")
 
 
 @pytest.mark.parametrize("max_mb", [0.0, -1.0, math.nan, math.inf])

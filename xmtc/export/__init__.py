@@ -81,6 +81,8 @@ def export_model(
     if max_mb is not None and not 0 < max_mb < math.inf:
         raise XmtcError(f"max_mb={max_mb:g} is not a size; expected megabytes above 0, such as 5.")
     check_outside_model_folder(str(output))
+    if format != "numpy" and Path(output).is_dir():
+        raise XmtcError(f"{output} is a folder, expected a file to write; choose another name.")
     return EXPORT_FORMATS[format](tagger, extract_arrays(tagger, n_trees), Path(output), max_mb)
 
 
