@@ -13,6 +13,7 @@ from xmtc.maintenance.document_changes import Feedback
 from xmtc.maintenance.update import update_tagger
 from xmtc.model_folder import TRAINING_FILE
 from xmtc.pipeline import Pipeline
+from xmtc.scores.calibration import calibrate_tagger
 from xmtc.scores.quality import parse_promise
 from xmtc.scores.tagger_thresholds import tune_tagger_thresholds
 from xmtc.vocabulary import import_files
@@ -261,6 +262,19 @@ def test_a_new_calibration_has_a_new_reference_for_drift():
     first = update_tagger(train_keeping(make_documents(80)), make_documents(1200, 1, prefix="n"), run=ONE).tagger
     assert first.about["scores"]["are"] == "probabilities"
     assert first.reference is not None
+
+
+def test_thresholds_of_probabilities_do_not_stay_for_raw_scores():
+    tagger = calibrate_tagger(train_keeping(make_documents(80)), make_documents(200, seed=2), run=ONE)
+    tagger = tune_tagger_thresholds(tagger, make_documents(200, seed=3), run=ONE).tagger
+    learnt, report = astuple(update_tagger(tagger, make_documents(1, 4, prefix="n"), run=ONE))
+    assert learnt.decision is not None
+    assert "thresholds" not in report.training
+    rebuilt, report = astuple(update_tagger(tagger, rebuild=True, run=ONE))  # too few documents to calibrate
+    assert rebuilt.about["scores"]["are"] == "raw"
+    assert rebuilt.decision is None
+    assert "decision" not in rebuilt.about
+    assert "thresholds are for scores of another kind" in report.training
 
 
 def test_an_update_says_that_it_removes_the_gate():

@@ -52,6 +52,7 @@ from xmtc.text.string_index import StringIndex
 from xmtc.vocabulary.label_concepts import LabelConcepts
 from xmtc.vocabulary.label_filters import FILE_ENTRY, select_allowed_labels
 
+THRESHOLDS_REMOVED = " The tuned thresholds are for scores of another kind and were removed; tune them again."
 MAX_WARM_SHARE = 0.05  # of the documents, up to which an update trains only some classifiers (docs/how-to/update.md)
 MAX_CHANGED_SHARE = 0.5  # of the documents that have changed since the last training of all classifiers
 NO_TARGET = {"kind": LISTS, "numbers": False}  # form of labels that are lists of names
@@ -159,6 +160,7 @@ def update_tagger(
         updated = replace(updated, training=TrainingStore.from_dataset(*kept, n_changed, trained.pending))
     about = updated.about | {"data": chain_fingerprints(tagger, changes, changed, forgotten, plan)}
     about |= {} if trained.scores is None else {"scores": trained.scores}
+    has_lost_thresholds = tagger.decision is not None and updated.decision is None
     kept_rows = [change for change in changes if change.row not in changes_to_forget]
     report = UpdateReport(
         n_new=sum(change.row == NEW_ROW for change in kept_rows),
@@ -167,7 +169,7 @@ def update_tagger(
         n_docs=merged.data.document_labels.shape[0],
         new_labels=tuple(sorted(set(plan.labels) - set(tagger.labels.words()))),
         removed_labels=tuple(sorted(set(tagger.labels.words()) - set(plan.labels))),
-        training=trained.description,
+        training=trained.description + (THRESHOLDS_REMOVED if has_lost_thresholds else ""),
     )
     return UpdatedTagger(replace(updated, about=about), report)
 
@@ -413,7 +415,8 @@ def rename_parts(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments, model
         decision=None,
         training=None,
     )
-    if tagger.decision is None:
+    was_calibrated, is_calibrated = (find_calibrated(each) is not None for each in (tagger.model, model))
+    if tagger.decision is None or was_calibrated != is_calibrated:
         return renamed
     description = {key: value for key, value in tagger.about["decision"].items() if key == "documents"}
     return renamed.with_decision(replace(extend_thresholds(tagger.decision, plan), gate=()), **description)
