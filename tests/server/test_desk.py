@@ -17,7 +17,7 @@ from serving import TEXTS, make_model
 from xmtc import Tagger
 from xmtc.review.store import ADMINISTRATOR, ReviewStore
 from xmtc.server.app import create_app
-from xmtc.server.settings import Settings
+from xmtc.server.settings import ServiceLimits, Settings
 
 SERVICE_TOKEN = "service-token-0123456789"
 DESK = "/v1/desk/n"
@@ -193,6 +193,20 @@ def test_numbers_beyond_the_database_are_refused(desk):
     assert desk["ann"].post(f"{DESK}/documents/{number}/decision", make_decision()).status_code == 422
     task = {"data": {"text": "a text"}, "annotations": [{"lead_time": 10**400, "result": []}]}
     assert desk["eva"].post(f"{DESK}/label-studio", [task]).json() == {"annotations": 1, "stored": 1}
+
+
+def test_limits_of_the_service_hold_for_label_studio(folder, tmp_path):
+    path = tmp_path / "small.sqlite"
+    with closing(ReviewStore(path)) as store:
+        token = store.add_person("eva", ADMINISTRATOR)
+        store.add_documents("n", [("", f"text {i}") for i in range(5)])
+    limits = ServiceLimits(texts=2)
+    settings = Settings((("n", str(folder)),), hosts=("testserver",), desk=str(path), limits=limits, access_log=False)
+    with TestClient(create_app(settings)) as client:
+        visitor = Visitor(client, token)
+        assert len(visitor.get(f"{DESK}/label-studio").json()) == 2
+        task = {"data": {"text": "a", "document_id": "x" * 1001}, "annotations": [{"result": []}]}
+        assert visitor.post(f"{DESK}/label-studio", [task]).status_code == 422
 
 
 def test_reviewers_cannot_replace_the_texts_of_others(desk):

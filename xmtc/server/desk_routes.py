@@ -262,6 +262,7 @@ def build_label_studio_routes(service: Service, desk: Desk) -> APIRouter:
         documents = [
             document for document in await desk.run(desk.store.list_documents, name) if document.number > after
         ]
+        limit = min(limit, service.settings.limits.texts)
         documents = [document for document in documents if document.text is not None][:limit]
         texts = service.check_texts([document.text for document in documents])
         tags = await served.batcher.predict(texts, PredictQuery(k)) if texts else []
