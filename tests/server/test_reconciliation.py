@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
@@ -11,6 +12,7 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 from fastapi.testclient import TestClient
 from serving import TEXTS, make_model
 
+from xmtc.server import reconciliation
 from xmtc.server.app import create_app
 from xmtc.server.reconciliation import describe_service
 from xmtc.server.settings import Settings
@@ -99,6 +101,19 @@ def test_invalid_batches_are_refused(client, queries):
     answer = client.post(PATH, data={"queries": queries})
     assert answer.status_code == 422
     assert "Traceback" not in answer.text
+
+
+def test_large_batches_do_not_block_the_service(client, monkeypatch):
+    threads, parse = [], reconciliation.parse_queries
+
+    def record_and_parse(body):
+        threads.append(threading.current_thread().name)
+        return parse(body)
+
+    monkeypatch.setattr(reconciliation, "parse_queries", record_and_parse)
+    ask(client, {"q0": {"query": "name 1"}})
+    ask(client, {"q0": {"query": "word " * 40_000}})
+    assert [name.startswith("bodies") for name in threads] == [False, True]
 
 
 def test_large_batches_and_unknown_models(client):

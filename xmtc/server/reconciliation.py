@@ -16,7 +16,12 @@ import xmtc
 from xmtc.server.batching import PredictQuery
 from xmtc.server.messages import MAX_SEARCH_CHARACTERS
 from xmtc.server.models import LoadedModel, ServedModel
-from xmtc.server.request_bodies import LimitedRoute, decode_json, format_validation_error
+from xmtc.server.request_bodies import (
+    LimitedRoute,
+    decode_json,
+    format_validation_error,
+    run_in_thread_if_large,
+)
 from xmtc.server.request_errors import RequestError
 from xmtc.server.routes import ERRORS, to_json_response
 from xmtc.server.service import Service
@@ -97,7 +102,7 @@ def build_reconciliation_routes(service: Service) -> APIRouter:
         return to_json_response({"result": results})
 
     async def answer(name: str, queries: str, request: Request) -> Response:
-        batch = parse_queries(queries)
+        batch = await run_in_thread_if_large(parse_queries, queries.encode("utf-8", "replace"))
         served = service.find_model(name, request, len(batch))
         return to_json_response(await answer_queries(service, served, batch))
 
@@ -119,9 +124,9 @@ def describe_service(name: str, base_url: str) -> dict[str, Any]:
     }
 
 
-def parse_queries(text: str) -> dict[str, ReconciliationQuery]:
+def parse_queries(body: bytes) -> dict[str, ReconciliationQuery]:
     """Return the queries of a batch by their keys. Raise RequestError for an invalid batch."""
-    value = decode_json(text.encode("utf-8", "replace"), MAX_QUERY_VALUES)
+    value = decode_json(body, MAX_QUERY_VALUES)
     try:
         batch = QUERIES.validate_python(value)
     except ValidationError as error:
