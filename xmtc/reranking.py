@@ -173,7 +173,7 @@ class Reranker:
             rankings = list(threads.map(lambda pair: self._rank(client, *pair), zip(texts, candidates, strict=True)))
         labels = predictions.labels.copy()
         for row, ranking in enumerate(rankings):
-            rest = [place for place in range(predictions.k) if place not in set(ranking)]
+            rest = np.setdiff1d(np.arange(predictions.k), ranking)
             labels[row] = predictions.labels[row, [*ranking, *rest]]
         return Predictions.from_valid_arrays(labels, predictions.scores)
 

@@ -209,8 +209,8 @@ def test_administrator_sees_conflicts_and_updates_the_model(enter, desk):
         store.record(MODEL, first, store.find_person(tokens[name]), "k", Decision(accepted=[uri(label)]))
     for number, record in enumerate(labelled(120, seed=11)):
         person = store.find_person(tokens["ann"])
-        learnt = (f"new {number}", record["text"], f"n{number}", Decision(added=record["labels"]))
-        store.learn(MODEL, person, [learnt])
+        learnt = (person, f"new {number}", record["text"], f"n{number}", Decision(added=record["labels"]))
+        store.learn(MODEL, [learnt])
     page = enter("eva")
     expect(page.locator("#agreement")).to_have_text("ann – ben: consistency 0.00 on 1 documents")
     expect(page.locator("#conflicts li")).to_contain_text("gardening: yes ann, no ben")

@@ -309,6 +309,20 @@ def test_commands_rerank_at_the_endpoint_that_the_user_names(serve, place):
     assert len(endpoint.requests) == 6  # evaluate reads the cache
 
 
+def test_trec_run_has_the_order_of_the_language_model(serve, place):
+    options = ["--rerank", serve(reverse).url, "--rerank-model", "m", "--rerank-candidates", "4"]
+    assert invoke("evaluate", "model", "test.jsonl", "--trec", "plain", cwd=place).returncode == 0
+    assert invoke("evaluate", "model", "test.jsonl", "--trec", "ranked", *options, cwd=place).returncode == 0
+    plain, ranked = (
+        [line.split()[2] for line in (place / f"{name}.run").read_text().splitlines() if line.startswith("1 ")]
+        for name in ("plain", "ranked")
+    )
+    assert ranked == [*plain[3::-1], *plain[4:]]
+    for words in (["--curve", "curve.csv"], ["--per-label", "labels.csv"]):
+        done = invoke("evaluate", "model", "test.jsonl", *words, *options, cwd=place)
+        assert b"--curve and --per-label are for the scores of the model" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

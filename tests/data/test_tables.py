@@ -91,6 +91,14 @@ def test_missing_columns_and_nulls_are_reported():
         list(open_corpus(pyarrow.table({"text": ["a", "b"], "labels": [["x"], None]})))
 
 
+def test_lazy_frames_are_refused_with_the_remedy():
+    polars = pytest.importorskip("polars")
+    frame = polars.LazyFrame(ROWS)
+    with pytest.raises(XmtcError, match=r"frame.collect\(\)"):
+        open_corpus(frame)
+    assert len(list(open_corpus(frame.collect()))) == len(ROWS["id"])
+
+
 @pytest.fixture
 def database(tmp_path):
     path = tmp_path / "my books.db"
@@ -104,7 +112,7 @@ def database(tmp_path):
 
 def test_queries_on_sqlite_are_corpora(database, monkeypatch):
     monkeypatch.chdir(database.parent)
-    query = "SELECT id, text, labels FROM books WHERE id IN ('a', 'b') ORDER BY id"
+    query = "SELECT id, text, labels FROM books WHERE id IN ('a', 'b') AND 'a cat' LIKE '%ca%' ORDER BY id"
     relative = open_corpus(f"sqlite:///my books.db?query={query}")
     absolute = open_corpus(f"sqlite:///{quote(str(database))}?query={quote(query)}")
     expected = list(zip(ROWS["id"], ROWS["text"], ROWS["labels"], strict=True))[:2]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from commands import invoke
 from exported_models import CASES, make_documents, texts, train
 
 from xmtc import XmtcError
@@ -107,5 +109,32 @@ def test_refusals_name_the_reason(tmp_path, settings, format, words):
 def test_existing_folders_are_kept(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "precious.txt").write_text("mine")
+    tagger = train()
     with pytest.raises(XmtcError, match="no earlier export"):
-        export_model(train(), tmp_path / "out", "numpy")
+        export_model(tagger, tmp_path / "out", "numpy")
+    (tmp_path / "out" / "reader.py").write_text("mine too")
+    with pytest.raises(XmtcError, match="no earlier export"):
+        export_model(tagger, tmp_path / "out", "numpy")
+    for _ in range(2):
+        export_model(tagger, tmp_path / "new", "numpy")
+        (tmp_path / "new" / "__pycache__").mkdir()
+    tagger.save(tmp_path / "model")
+    with pytest.raises(XmtcError, match="choose another"):
+        export_model(tagger, tmp_path / "model" / "about.json", "web")
+    with pytest.raises(XmtcError, match="is a folder"):
+        export_model(tagger, tmp_path, "web")
+
+
+@pytest.mark.parametrize("max_mb", [0.0, -1.0, math.nan, math.inf])
+def test_sizes_that_no_page_has_are_refused(tmp_path, max_mb):
+    with pytest.raises(XmtcError, match="expected megabytes above 0"):
+        export_model(train(), tmp_path / "page.html", "web", max_mb=max_mb)
+
+
+def test_check_reads_the_fields_of_the_training_corpus(tmp_path):
+    lines = [json.dumps({"title": each.text, "subjects": each.labels}) for each in make_documents(100)[:100]]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
+    corpus, model = str(tmp_path / "corpus.jsonl"), str(tmp_path / "model")
+    invoke("train", corpus, "-o", model, "--text", "title", "--labels", "subjects", "-q")
+    answer = invoke("export", model, "-o", str(tmp_path / "out"), "--check", corpus)
+    assert "nDCG@5: " in answer.stdout.decode()

@@ -13,6 +13,8 @@ from xmtc.maintenance.document_changes import Feedback
 from xmtc.maintenance.update import update_tagger
 from xmtc.model_folder import TRAINING_FILE
 from xmtc.pipeline import Pipeline
+from xmtc.scores.calibration import calibrate_tagger
+from xmtc.scores.quality import parse_promise
 from xmtc.scores.tagger_thresholds import tune_tagger_thresholds
 from xmtc.vocabulary import import_files
 
@@ -246,6 +248,43 @@ def test_vocabulary_filter_thresholds_and_calibration_stay(tmp_path):
     before, after = (t.predict(["purr sky", "bark"], 4, ONE) for t in (loaded, rebuilt.tagger))
     assert np.array_equal(before.labels, after.labels)
     assert np.array_equal(before.scores, after.scores)
+
+
+def test_a_new_calibration_has_a_new_reference_for_drift():
+    tagger = train_keeping(make_documents(1200), n_trees=1)
+    bird = [Document(f"b{i}", "purr sky wet", ["a bird"]) for i in range(200)]  # the first label: numbers change
+    learnt = update_tagger(tagger, bird, run=ONE).tagger
+    assert np.array_equal(learnt.reference.labels, tagger.reference.with_labels([1, 2, 3, 4]).labels)
+    rebuilt = update_tagger(tagger, bird, rebuild=True, run=ONE).tagger
+    assert learnt.labels.find("a bird") not in learnt.reference.labels
+    assert rebuilt.labels.find("a bird") in rebuilt.reference.labels
+    assert np.array_equal(rebuilt.reference.unknown, tagger.reference.unknown)
+    first = update_tagger(train_keeping(make_documents(80)), make_documents(1200, 1, prefix="n"), run=ONE).tagger
+    assert first.about["scores"]["are"] == "probabilities"
+    assert first.reference is not None
+
+
+def test_thresholds_of_probabilities_do_not_stay_for_raw_scores():
+    tagger = calibrate_tagger(train_keeping(make_documents(80)), make_documents(200, seed=2), run=ONE)
+    tagger = tune_tagger_thresholds(tagger, make_documents(200, seed=3), run=ONE).tagger
+    learnt, report = astuple(update_tagger(tagger, make_documents(1, 4, prefix="n"), run=ONE))
+    assert learnt.decision is not None
+    assert "thresholds" not in report.training
+    rebuilt, report = astuple(update_tagger(tagger, rebuild=True, run=ONE))  # too few documents to calibrate
+    assert rebuilt.about["scores"]["are"] == "raw"
+    assert rebuilt.decision is None
+    assert "decision" not in rebuilt.about
+    assert "thresholds are for scores of another kind" in report.training
+
+
+def test_an_update_says_that_it_removes_the_gate():
+    tagger = train_keeping(make_documents(1200), n_trees=1)
+    promise = parse_promise("precision=0.5")
+    tagger = tune_tagger_thresholds(tagger, make_documents(300, seed=2), promise=promise, run=ONE).tagger
+    for rebuild in (False, True):
+        updated = update_tagger(tagger, make_documents(1, 3, prefix="n"), rebuild=rebuild, run=ONE)
+        assert not updated.tagger.has_gate
+        assert "The gate was removed" in updated.report.training
 
 
 @pytest.mark.parametrize("method", ["dismec", "plt", "fastxml", "ensemble", "consensus", "fasttext"])

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from xmtc import Predictions
+from xmtc import Predictions, XmtcError
 from xmtc.evaluation import evaluate
-from xmtc.output.trec import write_trec_files
+from xmtc.output.trec import check_trec_files, write_trec_files
 
 METRICS = ["P@1", "P@3", "P@5", "R@5", "R@10", "nDCG@3", "nDCG@5", "nDCG@10"]
 
@@ -52,3 +52,12 @@ def test_ir_measures_computes_the_same_values(example):
     )
     for measure, value in found.items():
         assert value == pytest.approx(expected[str(measure)], abs=1e-6), measure
+
+
+@pytest.mark.parametrize("prefix", ["", "results/", "nowhere/x"])
+def test_files_that_cannot_be_written_are_refused_before_the_prediction(tmp_path, monkeypatch, prefix):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+    check_trec_files("results/x")
+    with pytest.raises(XmtcError):
+        check_trec_files(prefix)

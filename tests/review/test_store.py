@@ -11,8 +11,9 @@ import threading
 from contextlib import closing
 
 import pytest
+from commands import invoke
 
-from xmtc import Tagger, XmtcError
+from xmtc import Document, Tagger, XmtcError, train
 from xmtc.maintenance.update import update_tagger
 from xmtc.review.agreement import (
     collect_feedback,
@@ -198,6 +199,29 @@ def test_export_is_read_by_update(store, people, tmp_path):
     direct = update_tagger(Tagger.load(tmp_path / "model"), feedback=[feedback for _, feedback, _ in items])
     assert direct.tagger.about["data"] == updated.about["data"]
     assert [export_record(*item) for item in items] == lines
+
+
+def test_commands_spare_models_and_name_the_command(store, tmp_path):
+    done = invoke("desk", "people", "missing.sqlite", cwd=tmp_path)
+    assert b"`xmtc desk add missing.sqlite NAME`" in done.stderr
+    train([Document("1", "pears", ["fruit"]), Document("2", "a moon", ["space"])], min_df=1).save(tmp_path / "model")
+    for target, words in (("model/about.json", b"the folder of a model"), ("nowhere/x.jsonl", b"cannot be written")):
+        done = invoke("desk", "export", store.path, "-o", target, cwd=tmp_path)
+        assert words in done.stderr
+
+
+def test_texts_are_read_before_the_desk_is_locked(store, tmp_path, monkeypatch):
+    sizes, add = [], ReviewStore.add_documents
+
+    def count_and_add(self, model, documents):
+        sizes.append(len(documents))  # a generator has no length
+        return add(self, model, documents)
+
+    monkeypatch.setattr("xmtc.cli.desk.TEXTS_PER_TRANSACTION", 2)
+    monkeypatch.setattr(ReviewStore, "add_documents", count_and_add)
+    write_lines(tmp_path / "texts.jsonl", [{"text": f"text {i}"} for i in range(5)])
+    assert invoke("desk", "import", store.path, "texts.jsonl", cwd=tmp_path).returncode == 0
+    assert sizes == [2, 2, 1]
 
 
 def write_lines(path, records):

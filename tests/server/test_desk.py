@@ -17,7 +17,7 @@ from serving import TEXTS, make_model
 from xmtc import Tagger
 from xmtc.review.store import ADMINISTRATOR, ReviewStore
 from xmtc.server.app import create_app
-from xmtc.server.settings import Settings
+from xmtc.server.settings import ServiceLimits, Settings
 
 SERVICE_TOKEN = "service-token-0123456789"
 DESK = "/v1/desk/n"
@@ -186,6 +186,46 @@ def test_wrong_requests_are_refused(desk):
     assert desk["store"].count_decisions() == 0
 
 
+def test_numbers_beyond_the_database_are_refused(desk):
+    add_texts(desk, 1)
+    number = 2**63
+    assert desk["ann"].get(f"{DESK}/documents/{number}").status_code == 422
+    assert desk["ann"].post(f"{DESK}/documents/{number}/decision", make_decision()).status_code == 422
+    task = {"data": {"text": "a text"}, "annotations": [{"lead_time": 10**400, "result": []}]}
+    assert desk["eva"].post(f"{DESK}/label-studio", [task]).json() == {"annotations": 1, "stored": 1}
+
+
+def test_limits_of_the_service_hold_for_label_studio(folder, tmp_path):
+    path = tmp_path / "small.sqlite"
+    with closing(ReviewStore(path)) as store:
+        token = store.add_person("eva", ADMINISTRATOR)
+        store.add_documents("n", [("", f"text {i}") for i in range(5)])
+    limits = ServiceLimits(texts=2)
+    settings = Settings((("n", str(folder)),), hosts=("testserver",), desk=str(path), limits=limits, access_log=False)
+    with TestClient(create_app(settings)) as client:
+        visitor = Visitor(client, token)
+        assert len(visitor.get(f"{DESK}/label-studio").json()) == 2
+        task = {"data": {"text": "a", "document_id": "x" * 1001}, "annotations": [{"result": []}]}
+        assert visitor.post(f"{DESK}/label-studio", [task]).status_code == 422
+
+
+def test_reviewers_cannot_replace_the_texts_of_others(desk):
+    (queued,) = add_texts(desk, 1)
+    body = {"documents": [{"id": "d0", "text": "another text", "labels": ["a"]}]}
+    answer = desk["ann"].post("/v1/models/n/learn", body)
+    assert answer.status_code == 422
+    assert "only an administrator" in answer.json()["error"]["message"]
+    own = {"documents": [{"id": "own", "text": "first", "labels": ["a"]}]}
+    for text, status in (("first", 200), ("second", 200)):
+        own["documents"][0]["text"] = text
+        assert desk["ann"].post("/v1/models/n/learn", own).status_code == status
+    own["documents"][0]["text"] = "third"
+    assert desk["ben"].post("/v1/models/n/learn", own).status_code == 422
+    assert desk["store"].get_document("n", queued).text == TEXTS[0]
+    assert desk["eva"].post("/v1/models/n/learn", body).status_code == 200
+    assert desk["store"].get_document("n", queued).text == "another text"
+
+
 def test_search_finds_concepts_in_all_languages(desk):
     by_name = desk["ann"].get(f"{DESK}/search", search="nimi 3", language="en").json()["labels"][0]
     assert (by_name["name"], by_name["others"], by_name["is_known"]) == ("name 3", ["nimi 3"], True)
@@ -242,6 +282,10 @@ def test_label_studio_tasks_come_back_as_decisions(desk):
     (stored,) = desk["store"].list_decisions("n")
     assert (stored.person, stored.decision.seconds) == ("label-studio:ann@example.org", 3.2)
     assert stored.decision[1:4] == ([second], ["leaf"], [first])
+    other = {**exported[0], "annotations": [{**annotations[0], "result": []}]}  # the key of another decision
+    new = {"data": {"text": "new"}, "annotations": [{"result": []}]}
+    assert desk["eva"].post(f"{DESK}/label-studio", [new, other]).status_code == 422
+    assert len(desk["store"].list_decisions("n")) == 1  # all or none
     for wrong in ([{}], [{"data": {"text": 5}, "annotations": []}], [5], {"data": {}}):
         assert desk["eva"].post(f"{DESK}/label-studio", wrong).status_code == 422
 

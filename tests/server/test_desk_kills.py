@@ -59,9 +59,14 @@ class LoadClients:
         return False
 
 
-def list_workers(pid):
-    found = subprocess.run(["pgrep", "-P", str(pid), "-f", "spawn_main"], capture_output=True, text=True)
-    return [int(line) for line in found.stdout.split()]
+def wait_for_workers(pid):
+    """Return the process ids of the workers; after early deaths the supervisor replaces them with a delay."""
+    for _ in range(600):
+        found = subprocess.run(["pgrep", "-P", str(pid), "-f", "spawn_main"], capture_output=True, text=True)
+        if found.stdout:
+            return [int(line) for line in found.stdout.split()]
+        time.sleep(0.1)
+    raise AssertionError("no worker is started")
 
 
 def wait_for_more(clients, n_decisions):
@@ -90,7 +95,7 @@ def test_no_decision_is_lost_or_stored_twice(tmp_path):
             for _ in range(N_KILLS):
                 wait_for_more(clients, N_DECISIONS // ((N_KILLS + 1) * (n_rounds + 1)))
                 time.sleep(chosen.uniform(0, 0.1))
-                for worker in chosen.sample(list_workers(service.process.pid), 1):
+                for worker in chosen.sample(wait_for_workers(service.process.pid), 1):
                     os.kill(worker, signal.SIGKILL)
             wait_for_more(clients, 10)
             os.killpg(service.process.pid, signal.SIGKILL)  # the supervisor and all workers

@@ -1,6 +1,8 @@
 """Quality of tags and drift of texts in the answers and metrics of the service."""
 
 import json
+import threading
+import time
 
 import pytest
 from commands import lines_of
@@ -65,12 +67,43 @@ def test_metrics_compare_recent_texts_with_the_reference(client, tagger):
     assert 'xmtc_drift_unknown_words{documents="recent",model="m"}' not in read_metrics(client)
     for start in range(0, 160, 8):
         predict(client, [f"{d.text} unheard words nobody wrote" for d in make_documents(160, 3)[start : start + 8]])
-    metrics = read_metrics(client)
+    for _ in range(600):
+        metrics = read_metrics(client)
+        if 'xmtc_drift_unknown_words{documents="recent",model="m"}' in metrics:
+            break
+        time.sleep(0.05)
     reference = metrics['xmtc_drift_unknown_words{documents="reference",model="m"}']
     assert reference == pytest.approx(float(tagger.reference.unknown.mean()))
     assert metrics['xmtc_drift_unknown_words{documents="recent",model="m"}'] > reference + 0.05
     assert metrics['xmtc_drift_warning{kind="unknown words",model="m"}'] == 1
     assert 0 <= metrics['xmtc_drift_estimated_precision{documents="recent",model="m"}'] <= 1
+
+
+def test_names_to_reconcile_are_no_documents(client):
+    queries = {f"q{i}": {"query": f"unseen {i}"} for i in range(50)}
+    for _ in range(4):
+        assert client.post("/v1/models/m/reconcile", data={"queries": json.dumps(queries)}).status_code == 200
+    assert not [name for name in read_metrics(client) if name.startswith("xmtc_drift_unknown_words{")]
+
+
+def test_comparison_does_not_delay_requests(tagger, monkeypatch):
+    monkeypatch.setattr(drift, "SAMPLE_SECONDS", 0.0)
+    begin, release, reports = threading.Event(), threading.Event(), []
+
+    def compare(reference, window):
+        begin.set()
+        release.wait(10)
+        return len(window.labels)
+
+    monkeypatch.setattr(drift, "compare_with_reference", compare)
+    monitor = drift.DriftMonitor(tagger, Run(threads=1), reports.append)
+    for _ in range(8):
+        monitor.sample(["a text"] * 8)
+    assert begin.wait(10)
+    assert not reports  # the samples have returned while the texts are compared
+    release.set()
+    monitor.comparison.join(10)
+    assert reports == [24]  # and no second comparison has started meanwhile
 
 
 def test_sampling_is_limited_in_time_and_cannot_fail_a_request(tagger, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
@@ -11,7 +12,9 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 from fastapi.testclient import TestClient
 from serving import TEXTS, make_model
 
+from xmtc.server import reconciliation
 from xmtc.server.app import create_app
+from xmtc.server.reconciliation import describe_service
 from xmtc.server.settings import Settings
 
 PATH = "/v1/models/n/reconcile"
@@ -63,6 +66,12 @@ def test_manifest(client):
     assert rest[0] == client.get(f"{PATH}/suggest", params={"prefix": "name"}).json()["result"][1]
 
 
+def test_addresses_of_the_manifest_are_encoded():
+    assert describe_service("my model", "http://h/")["identifierSpace"] == "http://h/v1/models/my%20model/labels"
+    entity = describe_service("my model", "http://h/")["suggest"]["entity"]
+    assert entity["service_url"] == "http://h/v1/models/my%20model/reconcile"
+
+
 @pytest.mark.parametrize("queries", EXAMPLES.values(), ids=EXAMPLES.keys())
 def test_queries_of_the_specification(client, queries):
     answers = ask(client, queries)
@@ -92,6 +101,19 @@ def test_invalid_batches_are_refused(client, queries):
     answer = client.post(PATH, data={"queries": queries})
     assert answer.status_code == 422
     assert "Traceback" not in answer.text
+
+
+def test_large_batches_do_not_block_the_service(client, monkeypatch):
+    threads, parse = [], reconciliation.parse_queries
+
+    def record_and_parse(body):
+        threads.append(threading.current_thread().name)
+        return parse(body)
+
+    monkeypatch.setattr(reconciliation, "parse_queries", record_and_parse)
+    ask(client, {"q0": {"query": "name 1"}})
+    ask(client, {"q0": {"query": "word " * 40_000}})
+    assert [name.startswith("bodies") for name in threads] == [False, True]
 
 
 def test_large_batches_and_unknown_models(client):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from contextlib import closing
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,8 @@ from xmtc.cli.streams import echo
 
 if TYPE_CHECKING:
     from xmtc.review.store import ReviewStore
+
+TEXTS_PER_TRANSACTION = 1000
 
 app = typer.Typer(help="Manage the people, texts and decisions of a review desk.", no_args_is_help=True)
 
@@ -40,21 +43,15 @@ def add(
     """Add a person and print the token; a known person gets a new role and token."""
     from xmtc.review.store import ReviewStore
 
-    store = ReviewStore(desk)
-    try:
+    with closing(ReviewStore(desk)) as store:
         echo(store.add_person(name, role))
-    finally:
-        store.close()
 
 
 @app.command("remove")
 def remove(desk: DeskPath, name: NameArgument) -> None:
     """Make the token of a person invalid; the decisions stay."""
-    store = open_desk(desk)
-    try:
+    with closing(open_desk(desk)) as store:
         store.remove_person(name)
-    finally:
-        store.close()
 
 
 @app.command("people")
@@ -64,11 +61,8 @@ def people(desk: DeskPath, as_json: JsonOption = False) -> None:
 
     from xmtc.errors import escape_controls
 
-    store = open_desk(desk)
-    try:
+    with closing(open_desk(desk)) as store:
         listed = store.list_people()
-    finally:
-        store.close()
     if as_json:
         echo(json.dumps(listed))
         return
@@ -89,40 +83,37 @@ def import_(
     """Add texts to review; a known id gets the new text."""
     from xmtc.data.identity import get_own_id
 
-    store = open_desk(desk)
-    try:
+    with closing(open_desk(desk)) as store:
         corpus = open_corpus_input(texts, reading, {}, labels_required=False, quiet=quiet)
         name = find_model_name(store, model)
-        numbers = store.add_documents(name, ((get_own_id(document), document.text) for document in corpus))
-    finally:
-        store.close()
+        n_texts = 0
+        pairs = ((get_own_id(document), document.text) for document in corpus)
+        while batch := list(islice(pairs, TEXTS_PER_TRANSACTION)):  # the desk can be written while texts are read
+            n_texts += len(store.add_documents(name, batch))
     report_rejects(corpus)
     if not quiet:
-        echo(f"{desk}: {len(numbers):,} texts to review for {name}.", err=True)
+        echo(f"{desk}: {n_texts:,} texts to review for {name}.", err=True)
 
 
 @app.command("export")
 def export(
     desk: DeskPath,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="JSON Lines file to write.")],
+    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="JSON Lines file to write.")],
     model: ModelOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Write the reviewed documents as a corpus with feedback, for `xmtc update --feedback`."""
     import json
 
+    from xmtc.data.file_streams import open_output
     from xmtc.review.agreement import collect_feedback, export_record
-    from xmtc.storage.atomic import atomic_file
 
-    store = open_desk(desk)
-    try:
+    with closing(open_desk(desk)) as store:
         name, n_documents = find_model_name(store, model), 0
-        with atomic_file(output) as file:
+        with open_output(output) as file:
             for item in collect_feedback(store.list_documents(name), store.list_decisions(name)):
                 file.write(json.dumps(export_record(*item), ensure_ascii=False).encode("utf-8", "replace") + b"\n")
                 n_documents += 1
-    finally:
-        store.close()
     if not quiet:
         echo(f"{output}: {n_documents:,} reviewed documents of {name}.", err=True)
 
@@ -130,12 +121,9 @@ def export(
 @app.command("forget-texts")
 def forget_texts(desk: DeskPath, model: ModelOption = None, quiet: QuietOption = False) -> None:
     """Delete the texts of reviewed documents; decisions and hashes of the texts stay."""
-    store = open_desk(desk)
-    try:
+    with closing(open_desk(desk)) as store:
         name = find_model_name(store, model)
         n_texts = store.forget_texts(name)
-    finally:
-        store.close()
     if not quiet:
         echo(f"{desk}: {n_texts:,} texts of {name} deleted.", err=True)
 

@@ -95,16 +95,14 @@ def evaluate(
     from json import dumps
 
     from xmtc.analysis.report.build import assign_labels
-    from xmtc.analysis.report.threshold_curve import check_curve_file
     from xmtc.evaluation import DECISION_METRICS, DEFAULT_METRICS, EVALUATION_DEPTH, max_k
     from xmtc.tagger import Tagger
 
     max_k(metrics or DEFAULT_METRICS)  # raises for an unknown metric before any work
     propensity_model = build_propensity(propensity, propensity_a, propensity_b)
-    if curve is not None:
-        check_curve_file(curve)
+    reranker, ranked = reranking.build(), None
+    check_output_options(curve, per_label, trec, reranker is not None)
     tagger, run = Tagger.load(model), make_run(threads, quiet, device=device, log_json=log_json)
-    reranker = reranking.build()
     has_decision = tagger.decision is not None and reranker is None
     names = metrics or (*DEFAULT_METRICS, *(DECISION_METRICS if has_decision else ()))
     source = open_corpus_input(corpus, reading, get_saved_reading(tagger), quiet=quiet)
@@ -114,13 +112,18 @@ def evaluate(
         labelled = tagger.transform_labelled(source, run)
         result = tagger.evaluate(labelled, names, propensity_model, run, always=always)
     else:
-        labelled, result = evaluate_reranked(tagger, source, reranker, names, propensity_model, run, always)
+        depth = 0 if trec is None else EVALUATION_DEPTH
+        labelled, ranked, result = evaluate_reranked(
+            tagger, source, reranker, names, propensity_model, run, always, depth
+        )
     if json:  # NaN, the value of a group without labels, is not valid JSON
         echo(dumps({name: None if value != value else value for name, value in result.items()}))
     else:
         echo(format_metrics(result))
     if curve is not None or per_label is not None or trec is not None:
-        deep = tagger.predict(labelled.data, EVALUATION_DEPTH, run, always=always)
+        deep = ranked
+        if deep is None:
+            deep = tagger.predict(labelled.data, EVALUATION_DEPTH, run, always=always)
         if curve is not None:
             write_curve(curve, deep, labelled.Y)
         if per_label is not None:
@@ -142,8 +145,9 @@ def evaluate_reranked(
     propensity: Propensity,
     run: Run,
     always: bool,
-) -> tuple[LabelledData, dict[str, float]]:
-    """Return the documents, and the metrics of their labels in the order of a language model."""
+    depth: int,
+) -> tuple[LabelledData, Predictions, dict[str, float]]:
+    """Return the documents, their labels in the order of a language model (at least `depth`), and the metrics."""
     from xmtc.errors import XmtcError
     from xmtc.evaluation import has_decision_metric, max_k
 
@@ -151,12 +155,26 @@ def evaluate_reranked(
         raise XmtcError("Metrics at @decision are for the ranking of the model; leave them or --rerank out.")
     documents = list(source)
     labelled = tagger.transform_labelled(documents, run)
-    k = min(max(max_k(names), reranker.n_candidates), len(tagger.labels))
+    k = min(max(max_k(names), reranker.n_candidates, depth), len(tagger.labels))
     predictions = tagger.predict(labelled.data, k, run, always=always)
     ranked = reranker.rerank(tagger, [document.text for document in documents], predictions)
     reranker.report_failures()
     result = tagger.evaluate_predictions(ranked, labelled.Y, names, propensity, labelled.unseen_labels)
-    return labelled, result
+    return labelled, ranked, result
+
+
+def check_output_options(curve: str | None, per_label: str | None, trec: str | None, is_reranked: bool) -> None:
+    """Raise XmtcError, before long work, if an output cannot be written."""
+    from xmtc.analysis.report.threshold_curve import check_curve_file
+    from xmtc.errors import XmtcError
+    from xmtc.output.trec import check_trec_files
+
+    if is_reranked and (curve is not None or per_label is not None):
+        raise XmtcError("--curve and --per-label are for the scores of the model; leave them or --rerank out.")
+    if curve is not None:
+        check_curve_file(curve)
+    if trec is not None:
+        check_trec_files(trec)
 
 
 def check_table_file(path: str, source: Corpus) -> None:

@@ -7,12 +7,22 @@ from typing import Annotated, Literal
 
 import typer
 
-from xmtc.cli.options import CORPUS_HELP, ModelPath
+from xmtc.cli.options import (
+    CORPUS_HELP,
+    CorpusOptions,
+    ModelPath,
+    QuietOption,
+    get_saved_reading,
+    open_corpus_input,
+    report_rejects,
+    with_corpus_options,
+)
 from xmtc.cli.streams import echo
 
 LOSS_METRIC = "nDCG@5"
 
 
+@with_corpus_options()
 def export(
     model: ModelPath,
     output: Annotated[
@@ -42,17 +52,20 @@ def export(
             help=f"Labelled documents for {LOSS_METRIC} of the model and of the export. {CORPUS_HELP}.",
         ),
     ] = None,
+    reading: CorpusOptions = CorpusOptions(),
+    quiet: QuietOption = False,
 ) -> None:
     """Write a linear model for NumPy, ONNX or a web browser."""
-    from xmtc.data.corpus import open_corpus
     from xmtc.export import export_model, measure_loss
     from xmtc.tagger import Tagger
 
     tagger = Tagger.load(model)
+    source = None if check is None else open_corpus_input(check, reading, get_saved_reading(tagger), quiet=quiet)
     arrays = export_model(tagger, output, format, max_mb=max_mb, n_trees=trees)
     files = [output] if output.is_file() else list(output.iterdir())
     size = sum(path.stat().st_size for path in files) / 1e6
     echo(f"{output}: {len(arrays.labels):,} labels, {arrays.weights.nnz:,} weights, {size:,.1f} MB.")
-    if check is not None:
-        before, after = measure_loss(tagger, arrays, open_corpus(check), LOSS_METRIC)
+    if source is not None:
+        before, after = measure_loss(tagger, arrays, source, LOSS_METRIC)
         echo(f"{LOSS_METRIC}: {100 * before:.2f} of the model, {100 * after:.2f} of the export.")
+        report_rejects(source)

@@ -44,9 +44,13 @@ def is_data_set(value: Any) -> bool:
 
 
 def is_table(value: Any) -> bool:
-    """Return True for an object that Arrow can read as a table with named columns; a single column is none."""
-    has_columns = any(hasattr(value, name) for name in COLUMN_ATTRIBUTES)
-    return (hasattr(value, "__arrow_c_stream__") and has_columns) or is_data_set(value)
+    """Return True for an object that Arrow can read as a table with named columns; a single column is none. Raise
+    XmtcError for a query that has not been run."""
+    if type(value).__name__ == "LazyFrame":
+        raise XmtcError(f"Found a LazyFrame of {get_library(value)}, expected a table; pass `frame.collect()`.")
+    if is_data_set(value):
+        return True
+    return hasattr(value, "__arrow_c_stream__") and any(hasattr(value, name) for name in COLUMN_ATTRIBUTES)
 
 
 def get_library(table: Any) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from xmtc.data.file_streams import check_outside_model_folder
 from xmtc.errors import XmtcError
 from xmtc.export.linear_arrays import LinearArrays, extract_arrays
 from xmtc.export.text_features import describe_features
@@ -74,8 +76,13 @@ def export_model(
     """
     if format not in EXPORT_FORMATS:
         raise XmtcError(f"Unknown format {format!r:.100}; expected one of {', '.join(EXPORT_FORMATS)}.")
-    if max_mb is not None and (format != "web" or max_mb <= 0):
-        raise XmtcError(f"max_mb={max_mb:g} is a size of format web in megabytes; the format is {format}.")
+    if max_mb is not None and format != "web":
+        raise XmtcError(f"max_mb={max_mb:g} is the size of a web page; the format is {format}.")
+    if max_mb is not None and not 0 < max_mb < math.inf:
+        raise XmtcError(f"max_mb={max_mb:g} is not a size; expected megabytes above 0, such as 5.")
+    check_outside_model_folder(str(output))
+    if format != "numpy" and Path(output).is_dir():
+        raise XmtcError(f"{output} is a folder, expected a file to write; choose another name.")
     return EXPORT_FORMATS[format](tagger, extract_arrays(tagger, n_trees), Path(output), max_mb)
 
 

@@ -21,8 +21,6 @@ EXPORT_FORMAT = 1
 
 def write_numpy_folder(features: TextFeatures, arrays: LinearArrays, output: Path) -> None:
     """Write the arrays, the description and the reader; an earlier export is replaced."""
-    if output.exists() and not (output / READER_FILE).exists() and (not output.is_dir() or any(output.iterdir())):
-        raise XmtcError(f"{output} exists and is no earlier export; choose another folder, or remove it.")
     about = {
         "format": EXPORT_FORMAT,
         "parts": features.parts,
@@ -43,6 +41,7 @@ def write_numpy_folder(features: TextFeatures, arrays: LinearArrays, output: Pat
         "probabilities": arrays.probabilities,
         "idf": features.idf,
     }
+    check_replaceable(output, {ABOUT_FILE, TERMS_FILE, READER_FILE, *(f"{name}.npy" for name in files)})
     output.parent.mkdir(parents=True, exist_ok=True)
     with atomic_folder(output) as folder:
         for name, values in files.items():
@@ -50,3 +49,13 @@ def write_numpy_folder(features: TextFeatures, arrays: LinearArrays, output: Pat
         (folder / ABOUT_FILE).write_text(json.dumps(about), encoding="utf-8")
         (folder / TERMS_FILE).write_text(json.dumps(features.terms), encoding="utf-8")
         shutil.copyfile(READER_SOURCE, folder / READER_FILE)
+
+
+def check_replaceable(output: Path, names: set[str]) -> None:
+    """Raise XmtcError if something is at the path that is neither an earlier export nor an empty folder."""
+    if output.is_dir():
+        found = {path.name for path in output.iterdir()} - {"__pycache__"}  # of an imported reader
+        if found in (set(), names):
+            return
+    if output.exists():
+        raise XmtcError(f"{output} exists and is no earlier export; choose another folder, or remove it.")

@@ -62,7 +62,7 @@ def fit_size(
             high = middle
     if not page:
         raise XmtcError(
-            f"The page would have {len(rendered) / MEGABYTE:.1f} MB with {candidate.weights.nnz:,} of "
+            f"The page would have {len(rendered) / MEGABYTE:.2g} MB with {candidate.weights.nnz:,} of "
             f"{arrays.weights.nnz:,} weights; allow more than {max_bytes / MEGABYTE:g} MB with --max-mb, or train with "
             "fewer features, such as -p max_features=20000."
         )

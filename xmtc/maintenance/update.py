@@ -45,12 +45,14 @@ from xmtc.methods.ensemble.model import RemappedModel, remap_labels
 from xmtc.parameters import method_from_json
 from xmtc.scores import LabelSelector
 from xmtc.scores.calibration import count_trainings, fit_calibrated
+from xmtc.scores.drift import DriftReference
 from xmtc.scores.thresholds import SCOPE_LABEL
 from xmtc.tagger import Tagger
 from xmtc.text.string_index import StringIndex
 from xmtc.vocabulary.label_concepts import LabelConcepts
 from xmtc.vocabulary.label_filters import FILE_ENTRY, select_allowed_labels
 
+THRESHOLDS_REMOVED = " The tuned thresholds are for scores of another kind and were removed; tune them again."
 MAX_WARM_SHARE = 0.05  # of the documents, up to which an update trains only some classifiers (docs/how-to/update.md)
 MAX_CHANGED_SHARE = 0.5  # of the documents that have changed since the last training of all classifiers
 NO_TARGET = {"kind": LISTS, "numbers": False}  # form of labels that are lists of names
@@ -150,13 +152,15 @@ def update_tagger(
     merged = merged._replace(data=trained.data)
     model = widen_views(trained.model, merged.data.sizes) if keep_training else trained.model
     views = {name: view for name, view in trained.views.items() if name in model.views}
-    updated = rename_parts(replace(tagger, views=views), plan, merged, model)
+    renewed = replace(tagger, views=views, reference=renew_reference(tagger, trained, plan))
+    updated = rename_parts(renewed, plan, merged, model)
     if keep_training:
         n_changed = n_changed if trained.is_warm_start else 0
         kept = merged.data, merged.ids, merged.hashes, merged.rejected
         updated = replace(updated, training=TrainingStore.from_dataset(*kept, n_changed, trained.pending))
     about = updated.about | {"data": chain_fingerprints(tagger, changes, changed, forgotten, plan)}
     about |= {} if trained.scores is None else {"scores": trained.scores}
+    has_lost_thresholds = tagger.decision is not None and updated.decision is None
     kept_rows = [change for change in changes if change.row not in changes_to_forget]
     report = UpdateReport(
         n_new=sum(change.row == NEW_ROW for change in kept_rows),
@@ -165,7 +169,7 @@ def update_tagger(
         n_docs=merged.data.document_labels.shape[0],
         new_labels=tuple(sorted(set(plan.labels) - set(tagger.labels.words()))),
         removed_labels=tuple(sorted(set(tagger.labels.words()) - set(plan.labels))),
-        training=trained.description,
+        training=trained.description + (THRESHOLDS_REMOVED if has_lost_thresholds else ""),
     )
     return UpdatedTagger(replace(updated, about=about), report)
 
@@ -295,6 +299,7 @@ class TrainedUpdate(NamedTuple):
     scores: dict[str, Any] | None = None  # entry of about.json, if it changes
     is_warm_start: bool = False
     pending: np.ndarray | None = None  # `ModelUpdate.pending`
+    reference: DriftReference | None = None  # of new scores
 
 
 def train_model(
@@ -312,6 +317,7 @@ def train_model(
     columns = np.flatnonzero(np.bincount(data.Y.indices, minlength=data.n_labels))
     curve, should_calibrate = find_calibrated(tagger.model), tagger.about.get("calibrate", True)
     sentence = "" if curve is None else " The calibration is that of the model before."
+    gate = " The gate was removed; `xmtc thresholds` with --publish tests a new one." if tagger.has_gate else ""
     needs_curve = curve is None and should_calibrate and count_trainings(method, data.document_labels.shape[0]) > 1
 
     def finish(model: Model) -> Model:
@@ -326,17 +332,29 @@ def train_model(
         if updated is not None:
             share = updated.n_trained / max(1, updated.n_classifiers)
             how = f"{updated.n_trained:,} of {updated.n_classifiers:,} classifiers ({share:.0%}) were trained again."
-            return TrainedUpdate(finish(updated.model), views, data, how + sentence, None, True, updated.pending)
+            return TrainedUpdate(finish(updated.model), views, data, how + sentence + gate, None, True, updated.pending)
     views, data = refit_features(views, data)
     own = data.select_label_columns(columns)
     if rebuild or needs_curve or method.has_own_calibration:
         fitted = fit_calibrated(method, own, None, run, should_calibrate)
         calibrated = fitted.apply_to(fitted.model)
         curve = calibrated if isinstance(calibrated, CalibratedModel) else None
-        description = f"Trained again on all documents; {fitted.reason}."
-        return TrainedUpdate(finish(fitted.model), views, data, description, fitted.as_json())
+        description = f"Trained again on all documents; {fitted.reason}.{gate}"
+        reference = None if fitted.reference is None else fitted.reference.with_labels(columns)
+        return TrainedUpdate(finish(fitted.model), views, data, description, fitted.as_json(), reference=reference)
     model = finish(method.fit(own, None, run))
-    return TrainedUpdate(model, views, data, f"Trained again on the stored documents.{sentence}")
+    return TrainedUpdate(model, views, data, f"Trained again on the stored documents.{sentence}{gate}")
+
+
+def renew_reference(tagger: Tagger, trained: TrainedUpdate, plan: LabelPlan) -> DriftReference | None:
+    """Return the reference of the scores after an update. New scores have the shares of unknown words of the reference
+    before, because the texts are not stored."""
+    before = tagger.reference
+    if trained.scores is None:
+        return None if before is None else before.with_labels(plan.targets)
+    if trained.reference is None or before is None:
+        return trained.reference
+    return replace(trained.reference, unknown=before.unknown)
 
 
 def describe_change(
@@ -395,10 +413,10 @@ def rename_parts(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments, model
         concepts=concepts,
         allowed=None if tagger.allowed is None else extend_filter(tagger, plan, index, concepts),
         decision=None,
-        reference=None if tagger.reference is None else tagger.reference.with_labels(plan.targets),
         training=None,
     )
-    if tagger.decision is None:
+    was_calibrated, is_calibrated = (find_calibrated(each) is not None for each in (tagger.model, model))
+    if tagger.decision is None or was_calibrated != is_calibrated:
         return renamed
     description = {key: value for key, value in tagger.about["decision"].items() if key == "documents"}
     return renamed.with_decision(replace(extend_thresholds(tagger.decision, plan), gate=()), **description)

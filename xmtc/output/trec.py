@@ -5,6 +5,7 @@ because fields are separated by spaces. trec_eval orders by score, so that equal
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
@@ -12,7 +13,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.core.predictions import NO_LABEL, Predictions
-from xmtc.data.file_streams import open_output
+from xmtc.data.file_streams import check_output_path, open_output
+from xmtc.errors import XmtcError
 
 RUN_EXTENSION, QRELS_EXTENSION = ".run", ".qrels"
 SAFE_CHARACTERS = ":/?#[]@!$&'()*+,;=~|"  # besides letters and digits of ASCII
@@ -33,11 +35,23 @@ def write_trec_files(prefix: str, predictions: Predictions, Y: csr_array, labels
         Names of the columns of Y.
     """
     names = [encode_name(label) for label in labels]
-    paths = f"{prefix}{RUN_EXTENSION}", f"{prefix}{QRELS_EXTENSION}"
+    paths = list_paths(prefix)
     for path, lines in zip(paths, (iter_run(predictions, names), iter_qrels(Y, names)), strict=True):
         with open_output(path) as stream:
             stream.writelines(line.encode() for line in lines)
     return paths
+
+
+def list_paths(prefix: str) -> tuple[str, str]:
+    return f"{prefix}{RUN_EXTENSION}", f"{prefix}{QRELS_EXTENSION}"
+
+
+def check_trec_files(prefix: str) -> None:
+    """Raise XmtcError, before long work, if the files cannot be written."""
+    if not os.path.basename(prefix):
+        raise XmtcError(f"--trec {prefix!r} does not end with a name; expected a prefix, such as results/parabel.")
+    for path in list_paths(prefix):
+        check_output_path(path)
 
 
 def encode_name(label: str) -> str:

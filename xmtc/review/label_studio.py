@@ -13,7 +13,7 @@ from xmtc.review.store import MAX_NAME_CHARACTERS, Decision, ReviewDocument
 
 TEXT_FIELDS = ("text", "html", "content", "body")
 CHOICES, TAXONOMY = "choices", "taxonomy"  # types of results
-MAX_LABEL_CHARACTERS, MAX_KEY_CHARACTERS = 1000, 200
+MAX_LABEL_CHARACTERS, MAX_KEY_CHARACTERS, MAX_ID_CHARACTERS = 1000, 200, 1000
 MAX_SECONDS = 86_400.0
 PERSON_PREFIX = "label-studio:"  # before the name of an annotator
 
@@ -55,6 +55,7 @@ def parse_tasks(tasks: Sequence[Any]) -> Iterator[Annotation]:
             if isinstance(annotation, dict) and not annotation.get("was_cancelled"):
                 labels = read_labels(annotation)
                 id = data.get("document_id", "")  # type: ignore[union-attr]
+                check_id(id, number)
                 yield Annotation(
                     id=id if isinstance(id, str) else "",
                     text=text,
@@ -68,6 +69,15 @@ def parse_tasks(tasks: Sequence[Any]) -> Iterator[Annotation]:
                         seconds=get_seconds(annotation),
                     ),
                 )
+
+
+def check_id(id: Any, number: int) -> None:
+    """Raise XmtcError if the id of a document is too long."""
+    if isinstance(id, str) and len(id) > MAX_ID_CHARACTERS:
+        raise XmtcError(
+            f"Task {number} has a document_id of {len(id):,} characters, expected {MAX_ID_CHARACTERS:,} at most; "
+            "shorten it."
+        )
 
 
 def make_key(task: Any, annotation: dict[str, Any]) -> str:
@@ -105,5 +115,6 @@ def get_annotator(annotation: dict[str, Any]) -> str:
 
 def get_seconds(annotation: dict[str, Any]) -> float:
     seconds = annotation.get("lead_time")
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    return min(max(float(seconds), 0.0), MAX_SECONDS) if is_number else 0.0  # type: ignore[arg-type]
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        return 0.0
+    return float(min(max(seconds, 0.0), MAX_SECONDS))

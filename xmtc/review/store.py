@@ -152,7 +152,7 @@ class ReviewStore:
     def __init__(self, path: str | Path, must_exist: bool = False) -> None:
         self.path = Path(path)
         if must_exist and not self.path.exists():
-            raise XmtcError(f"{path} does not exist; `xmtc desk add NAME --desk {path}` creates it.")
+            raise XmtcError(f"{path} does not exist; `xmtc desk add {path} NAME` creates it.")
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._create()
@@ -382,15 +382,31 @@ class ReviewStore:
             return self._record(connection, self.get_document(model, number), person, key, decision)
 
     def learn(
-        self, model: str, person: Person, documents: Iterable[tuple[str, str, str, Decision]], is_queued: bool = False
+        self, model: str, documents: Iterable[tuple[Person, str, str, str, Decision]], may_replace: bool = True
     ) -> int:
-        """Store documents (id, text, key, decision), all or none. Return the number of new decisions."""
+        """Store documents (person, id, text, key, decision), all or none. Return the number of new decisions.
+
+        Without `may_replace`, raise XmtcError for another text of a document that is queued or that others decided."""
         n_new = 0
         with self.transaction() as connection:
-            for id, text, key, decision in documents:
-                number = self._add_document(connection, model, id, text, is_queued)
+            for person, id, text, key, decision in documents:
+                if not may_replace:
+                    self._require_own_text(connection, model, person, id, text)
+                number = self._add_document(connection, model, id, text, is_queued=False)
                 n_new += self._record(connection, self.get_document(model, number), person, key, decision)
         return n_new
+
+    def _require_own_text(self, connection: sqlite3.Connection, model: str, person: Person, id: str, text: str) -> None:
+        query = (
+            "SELECT 1 FROM documents WHERE model = ? AND id = ? AND hash != ? AND (is_queued OR EXISTS (SELECT 1 FROM "
+            "decisions d WHERE d.document = documents.number AND d.person != ?))"
+        )
+        values = (model, replace_surrogates(id), hash_text(replace_surrogates(text)), person.number)
+        if connection.execute(query, values).fetchone() is not None:
+            raise XmtcError(
+                f"The desk has a document {truncate_text(id)!r} with another text, which only an administrator may "
+                "replace; send another id, or none."
+            )
 
     def _record(
         self, connection: sqlite3.Connection, document: ReviewDocument, person: Person, key: str, decision: Decision

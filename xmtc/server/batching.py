@@ -32,6 +32,7 @@ class PredictQuery(NamedTuple):
     language: str | None = None
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    is_document: bool = True  # False for names, which are not compared with the documents of the training
 
 
 AnswerFunction = Callable[[list[str], PredictQuery], list[Any]]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import Response
 
 from xmtc.review.agreement import collect_feedback, export_record, list_conflicts, measure_agreement
@@ -33,6 +33,7 @@ Language = Annotated[str | None, Query(max_length=messages.MAX_LANGUAGE_CHARACTE
 Allow = Annotated[list[messages.LabelEntry], Query(max_length=MAX_ALLOW_ENTRIES)]
 Threshold = Annotated[float, Query(ge=0, le=1, allow_inf_nan=False)]
 Suggestions = Annotated[int, Query(ge=1, le=MAX_SUGGESTIONS)]
+DocumentNumber = Annotated[int, Path(ge=0, le=2**63 - 1)]  # as in SQLite
 
 
 def get_person(request: Request) -> Person:
@@ -100,7 +101,7 @@ def build_review_routes(service: Service, desk: Desk) -> APIRouter:
     @routes.get("/{name}/documents/{number}")
     async def one_document(
         name: str,
-        number: int,
+        number: DocumentNumber,
         request: Request,
         person: Reviewer,
         language: Language = None,
@@ -120,7 +121,11 @@ def build_decision_routes(service: Service, desk: Desk) -> APIRouter:
 
     @routes.post("/{name}/documents/{number}/decision")
     async def decide(
-        name: str, number: int, body: desk_messages.DecisionRequest, request: Request, person: Reviewer
+        name: str,
+        number: DocumentNumber,
+        body: desk_messages.DecisionRequest,
+        request: Request,
+        person: Reviewer,
     ) -> Response:
         """Store a decision about a document; a repeated key is stored once."""
         service.find_model(name, request)
@@ -257,6 +262,7 @@ def build_label_studio_routes(service: Service, desk: Desk) -> APIRouter:
         documents = [
             document for document in await desk.run(desk.store.list_documents, name) if document.number > after
         ]
+        limit = min(limit, service.settings.limits.texts)
         documents = [document for document in documents if document.text is not None][:limit]
         texts = service.check_texts([document.text for document in documents])
         tags = await served.batcher.predict(texts, PredictQuery(k)) if texts else []
@@ -274,11 +280,10 @@ def build_label_studio_routes(service: Service, desk: Desk) -> APIRouter:
         service.check_texts([annotation.text for annotation in annotations])
 
         def store() -> int:
-            people = {each.person: desk.store.require_person(each.person) for each in annotations}
-            return sum(
-                desk.store.learn(name, people[each.person], [(each.id, each.text, each.key, each.decision)])
-                for each in annotations
-            )
+            names = dict.fromkeys(each.person for each in annotations)
+            people = {person: desk.store.require_person(person) for person in names}
+            documents = [(people[each.person], each.id, each.text, each.key, each.decision) for each in annotations]
+            return desk.store.learn(name, documents)
 
         return to_json_response({"annotations": len(annotations), "stored": await desk.run(store)})
 
@@ -327,8 +332,10 @@ def build_learning_routes(service: Service, desk: Desk) -> APIRouter:
         """Store labelled documents in the desk; the next update learns them."""
         service.find_model(name, request, len(body.documents))
         service.check_texts([document.text for document in body.documents])
-        documents = [make_learnt(each.id, each.text, each.labels, each.rejected, each.key) for each in body.documents]
-        stored = await desk.run(desk.store.learn, name, person, documents)
+        documents = [
+            make_learnt(person, each.id, each.text, each.labels, each.rejected, each.key) for each in body.documents
+        ]
+        stored = await desk.run(desk.store.learn, name, documents, person.is_administrator)
         return to_json_response({"documents": len(documents), "stored": stored})
 
     @routes.post("/projects/{project_id}/learn", status_code=204, tags=["Annif"])
@@ -343,10 +350,10 @@ def build_learning_routes(service: Service, desk: Desk) -> APIRouter:
             search = desk.get_search(served)
             labels = [[search.find_label(subject.uri) for subject in each.subjects] for each in body.root]
             documents = [
-                make_learnt(each.document_id or "", each.text, own, [], None)
+                make_learnt(person, each.document_id or "", each.text, own, [], None)
                 for each, own in zip(body.root, labels, strict=True)
             ]
-            desk.store.learn(project_id, person, documents)
+            desk.store.learn(project_id, documents, person.is_administrator)
 
         await desk.run(store)
         return Response(status_code=204)
@@ -355,11 +362,11 @@ def build_learning_routes(service: Service, desk: Desk) -> APIRouter:
 
 
 def make_learnt(
-    id: str, text: str, labels: Sequence[str], rejected: Sequence[str], key: str | None
-) -> tuple[str, str, str, Decision]:
+    person: Person, id: str, text: str, labels: Sequence[str], rejected: Sequence[str], key: str | None
+) -> tuple[Person, str, str, str, Decision]:
     """Return a document and its labels as a decision, with the hash of both as the default key."""
     content = encode_json([id, text, list(labels), list(rejected)])
-    return id, text, key or sha256(content).hexdigest(), Decision(added=labels, rejected=rejected)
+    return person, id, text, key or sha256(content).hexdigest(), Decision(added=labels, rejected=rejected)
 
 
 ROUTE_BUILDERS = (

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Lock, Thread
 
 import numpy as np
 
@@ -37,6 +38,7 @@ class DriftMonitor:
     next_sample: float = 0.0  # on the clock of time.monotonic
     n_unreported: int = 0
     lock: Lock = field(default_factory=Lock)
+    comparison: Thread | None = None  # it takes a second or two, in which requests are answered
 
     def sample(self, texts: Sequence[str]) -> None:
         """Observe the first texts of a batch, at most once in SAMPLE_SECONDS."""
@@ -44,10 +46,8 @@ class DriftMonitor:
             if time.monotonic() < self.next_sample:
                 return
             self.next_sample = time.monotonic() + SAMPLE_SECONDS
-        try:
+        with log_failure():  # the request is answered all the same
             self._observe([Document("", text, []) for text in texts[:MAX_SAMPLED_TEXTS]])
-        except Exception as error:  # the request is answered all the same
-            log.write_event("drift not measured", cause=type(error).__name__)
 
     def _observe(self, documents: list[Document]) -> None:
         observed = self.tagger.observe(documents, self.run)
@@ -55,9 +55,24 @@ class DriftMonitor:
             for row in range(len(documents)):
                 self.rows.append((observed.labels[row], observed.scores[row], observed.unknown[row : row + 1]))
             self.n_unreported += len(documents)
-            if self.n_unreported < min(TEXTS_PER_REPORT, max(MIN_DRIFT_DOCUMENTS, len(self.rows))):
+            is_comparing = self.comparison is not None and self.comparison.is_alive()
+            if is_comparing or self.n_unreported < min(TEXTS_PER_REPORT, max(MIN_DRIFT_DOCUMENTS, len(self.rows))):
                 return
             self.n_unreported = 0
-            labels, scores, unknown = zip(*self.rows, strict=True)
-        window = Observations(np.array(labels), np.array(scores), np.concatenate(unknown))
-        self.report(compare_with_reference(self.tagger.require_reference(), window))
+            self.comparison = Thread(target=self._compare, args=(list(self.rows),), name="drift", daemon=True)
+            self.comparison.start()
+
+    def _compare(self, rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> None:
+        labels, scores, unknown = zip(*rows, strict=True)
+        with log_failure():
+            window = Observations(np.array(labels), np.array(scores), np.concatenate(unknown))
+            self.report(compare_with_reference(self.tagger.require_reference(), window))
+
+
+@contextmanager
+def log_failure() -> Iterator[None]:
+    """Log an exception instead of raising it."""
+    try:
+        yield
+    except Exception as error:
+        log.write_event("drift not measured", cause=type(error).__name__)

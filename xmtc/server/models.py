@@ -112,7 +112,7 @@ class LoadedModel:
         return " ".join(view.term(number) for number in range(min(view.size, 10)))
 
     def predict_labels(self, texts: list[str], query: PredictQuery) -> list[list[Tag]]:
-        if self.monitor is not None:
+        if self.monitor is not None and query.is_document:
             self.monitor.sample(texts)
         if query.threshold == "tuned" and self.tagger.has_gate:
             return self._predict_with_quality(texts, query)

@@ -6,6 +6,7 @@ labels that the model predicts for it."""
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import Response
@@ -15,7 +16,12 @@ import xmtc
 from xmtc.server.batching import PredictQuery
 from xmtc.server.messages import MAX_SEARCH_CHARACTERS
 from xmtc.server.models import LoadedModel, ServedModel
-from xmtc.server.request_bodies import LimitedRoute, decode_json, format_validation_error
+from xmtc.server.request_bodies import (
+    LimitedRoute,
+    decode_json,
+    format_validation_error,
+    run_in_thread_if_large,
+)
 from xmtc.server.request_errors import RequestError
 from xmtc.server.routes import ERRORS, to_json_response
 from xmtc.server.service import Service
@@ -96,7 +102,7 @@ def build_reconciliation_routes(service: Service) -> APIRouter:
         return to_json_response({"result": results})
 
     async def answer(name: str, queries: str, request: Request) -> Response:
-        batch = parse_queries(queries)
+        batch = await run_in_thread_if_large(parse_queries, queries.encode("utf-8", "replace"))
         served = service.find_model(name, request, len(batch))
         return to_json_response(await answer_queries(service, served, batch))
 
@@ -105,22 +111,22 @@ def build_reconciliation_routes(service: Service) -> APIRouter:
 
 def describe_service(name: str, base_url: str) -> dict[str, Any]:
     """Return the manifest."""
-    address = f"{base_url}v1/models/{name}/reconcile"
+    model_address = f"{base_url}v1/models/{quote(name)}"
     return {
         "versions": VERSIONS,
         "name": f"{name} (xmtc)",
-        "identifierSpace": f"{base_url}v1/models/{name}/labels",
+        "identifierSpace": f"{model_address}/labels",
         "schemaSpace": SCHEMA_SPACE,
         "serviceVersion": xmtc.__version__,
         "defaultTypes": [LABEL_TYPE],
         "view": {"url": "{{id}}"},
-        "suggest": {"entity": {"service_url": address, "service_path": "/suggest"}},
+        "suggest": {"entity": {"service_url": f"{model_address}/reconcile", "service_path": "/suggest"}},
     }
 
 
-def parse_queries(text: str) -> dict[str, ReconciliationQuery]:
+def parse_queries(body: bytes) -> dict[str, ReconciliationQuery]:
     """Return the queries of a batch by their keys. Raise RequestError for an invalid batch."""
-    value = decode_json(text.encode("utf-8", "replace"), MAX_QUERY_VALUES)
+    value = decode_json(body, MAX_QUERY_VALUES)
     try:
         batch = QUERIES.validate_python(value)
     except ValidationError as error:
@@ -138,9 +144,8 @@ async def answer_queries(
     model = served.model  # read before the await: a reload may replace it
     texts = service.check_texts([query.text for query in batch.values()])
     most = max((query.limit for query in batch.values()), default=0)
-    predictions = (
-        await served.batcher.predict(texts, PredictQuery(min(most, service.settings.limits.k))) if texts else []
-    )
+    predict_query = PredictQuery(min(most, service.settings.limits.k), is_document=False)
+    predictions = await served.batcher.predict(texts, predict_query) if texts else []
     answers = {}
     for (key, query), tags in zip(batch.items(), predictions, strict=True):
         search = (query.query or "").strip()[:MAX_SEARCH_CHARACTERS]

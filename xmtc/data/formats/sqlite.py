@@ -36,7 +36,8 @@ def parse_address(address: str) -> tuple[str, str]:
     file, separator, query = address.removeprefix(PREFIX).partition(QUERY)
     if not is_address(address) or not separator or not file or not query.strip():
         raise XmtcError(f"{address!r:.200} is no query on a database; expected {PREFIX}FILE{QUERY}SELECT ….")
-    return unquote(file), unquote(query)
+    is_encoded = not any(map(str.isspace, query))  # otherwise % is that of LIKE '%text%'
+    return unquote(file), unquote(query) if is_encoded else query
 
 
 def resolve_files(address: str) -> tuple[str, ...]:
