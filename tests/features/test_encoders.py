@@ -316,7 +316,7 @@ def test_error_for_a_missing_encoder_says_how_to_get_one(tmp_path, monkeypatch):
         raise OSError("We couldn't connect\nto the hub")
 
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", offline)
-    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", lambda *_, **options: pytest.fail("repeats requests"))
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", lambda *_, **__: pytest.fail("repeats requests"))
     for read in (read_config, read_tokenizer_json):
         with pytest.raises(XmtcError, match=rf"no such folder, .* Hub failed: We couldn't connect\).*{how}"):
             read("xlnet-base-cased")

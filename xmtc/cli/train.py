@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from xmtc.data.corpus import Corpus
     from xmtc.pipeline import Pipeline
     from xmtc.tagger import Tagger
-    from xmtc.vocabulary import Vocabulary
     from xmtc.training_plan import TrainingPlan
+    from xmtc.vocabulary import Vocabulary
 
 
 @with_corpus_options()
