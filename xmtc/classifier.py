@@ -648,6 +648,7 @@ class Classifier(BaseEstimator):
         return float(np.average(values, weights=as_document_weights(sample_weight, len(values))))
 
     def _to_labelled_documents(self, X: Any, y: Any) -> Iterable[Document]:
+        X = as_corpus(X, y)
         if y is None and not is_corpus_like(X):
             raise XmtcError("Found no labels to compare with; give y, or a corpus with labels.")
         target = self._target_description()
@@ -904,6 +905,7 @@ def check_conventions(n_jobs: Any = None, random_state: Any = None) -> None:
 
 def as_documents_and_labels(valid: Any) -> tuple[Any, Any]:
     """Return validation documents and their labels, which are None with a corpus."""
+    valid = as_corpus(valid, None)
     if is_corpus_like(valid):
         return valid, None
     if not isinstance(valid, Sequence) or len(valid) != 2:
