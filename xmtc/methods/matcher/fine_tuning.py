@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import ceil
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,12 +24,14 @@ from xmtc.errors import XmtcError
 from xmtc.features.encoders.model_loader import choose_pooling, load_encoder
 from xmtc.features.encoders.sentence_vectors import encode_tokens, restore_encoder, store_encoder
 from xmtc.methods.matcher.fine_tuned_model import SUBWORDS, FineTunedMatcherModel, encode_names_and_documents
-from xmtc.methods.matcher.matcher import Matcher
 from xmtc.methods.matcher.projection import compute_decoupled_softmax
 from xmtc.nn.batches import TokenBatch, TokenLoader
 from xmtc.nn.devices import mixed_precision, select_device
 from xmtc.nn.text_encoder import TextEncoder
 from xmtc.nn.training import TrainingOptions, fit_network
+
+if TYPE_CHECKING:
+    from xmtc.methods.matcher.matcher import Matcher
 
 NAMES_PER_DOCUMENT = 3  # names of a document's labels in a step
 SIMILAR_NAMES = 20  # wrong names per document from which hard negatives are drawn
