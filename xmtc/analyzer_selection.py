@@ -344,7 +344,7 @@ class AnalyzerRace:
 
     def _is_worth_chars(self) -> bool:
         both = self.scores[BOTH]
-        return bool((both - self.scores[WORDS][-len(both) :]).mean() >= MIN_CHARS_GAIN)
+        return bool((both - self.scores[WORDS][: len(both)]).mean() >= MIN_CHARS_GAIN)
 
     def _drop_losers(self) -> None:
         n_docs = len(self.scores[WORDS])

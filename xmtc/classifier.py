@@ -428,9 +428,12 @@ class Classifier(BaseEstimator):
             return to_sparse_matrix(rank(documents, k, run), n_labels)
         check_matrix_memory(len(documents), n_labels, np.dtype(np.float32).itemsize)
         scores = compute_dense_scores(rank, documents, n_labels, run)
-        if self._target_description()["kind"] != VECTOR:
+        if self._target_description()["kind"] not in SINGLE_LABELS:
             return scores
-        scores[~scores.any(axis=1)] = self._fitted_tagger().frequencies
+        rows = np.flatnonzero(~scores.any(axis=1))  # the label of `predict` has the highest score there, too
+        best = rank([documents[row] for row in rows.tolist()], 1, run).labels[:, 0]
+        scores[rows] = np.where(best[:, None] == NO_LABEL, self._fitted_tagger().frequencies, 0)
+        scores[rows[best != NO_LABEL], best[best != NO_LABEL]] = 1
         return scores / scores.sum(axis=1, keepdims=True)
 
     def decision_function(self, X: Any, run: Run = Run()) -> np.ndarray:
@@ -645,6 +648,7 @@ class Classifier(BaseEstimator):
         return float(np.average(values, weights=as_document_weights(sample_weight, len(values))))
 
     def _to_labelled_documents(self, X: Any, y: Any) -> Iterable[Document]:
+        X = as_corpus(X, y)
         if y is None and not is_corpus_like(X):
             raise XmtcError("Found no labels to compare with; give y, or a corpus with labels.")
         target = self._target_description()
@@ -901,6 +905,7 @@ def check_conventions(n_jobs: Any = None, random_state: Any = None) -> None:
 
 def as_documents_and_labels(valid: Any) -> tuple[Any, Any]:
     """Return validation documents and their labels, which are None with a corpus."""
+    valid = as_corpus(valid, None)
     if is_corpus_like(valid):
         return valid, None
     if not isinstance(valid, Sequence) or len(valid) != 2:

@@ -502,8 +502,8 @@ class Tagger:
         self.check()
         if self.reference is None:
             raise XmtcError(
-                "The model has no reference for drift, because its scores were not calibrated on held-out documents; "
-                "`xmtc calibrate MODEL CORPUS` calibrates it."
+                "The model has no reference for drift, because its scores are not calibrated, or by its method itself; "
+                "`xmtc calibrate MODEL CORPUS` makes one from held-out documents."
             )
         return self.reference
 

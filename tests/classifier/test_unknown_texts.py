@@ -19,6 +19,7 @@ from xmtc.features.columns import FittedColumns
 from xmtc.features.tfidf import Tfidf
 from xmtc.features.words import Words
 from xmtc.methods.embedding.fasttext import FastText
+from xmtc.methods.ensemble.calibrated_model import build_calibrated_model
 from xmtc.methods.ensemble.consensus import Consensus
 from xmtc.methods.label_tree.parabel import Parabel
 
@@ -121,6 +122,23 @@ def test_single_label_output_always_has_a_label():
     assert classifier.predict(["zzz", "green pear"]).tolist() == [[7], [3]]
     assert classifier.classes_[classifier.predict_proba(["zzz"]).argmax()] == 7
     assert classifier.score(["zzz"], np.array([[7]])) == 1
+
+
+@pytest.mark.parametrize("shape", [(12,), (12, 1)])
+def test_single_labels_without_scores_agree_with_predict(shape):
+    """A name that is never right has a calibrated score of 0, and a text without any name has no scores."""
+    y = np.array([7, 3, 7] * 4).reshape(shape)
+    classifier = Classifier("dismec").fit(["red apple", "green pear", "red berry"] * 4, y)
+    model = classifier.tagger_.model
+    calibrated = build_calibrated_model(model, np.array([0.0, 1.0]), np.array([0.0, 0.0]))
+    classifier.tagger_ = classifier.tagger_.with_model(calibrated)
+    texts = ["green pear", "red apple"]
+    scores = classifier.predict_proba(texts)
+    assert classifier.classes_[scores.argmax(axis=1)].tolist() == classifier.predict(texts).ravel().tolist() == [3, 7]
+    assert scores.sum(axis=1).tolist() == [1, 1]
+    lexical = Classifier("lexical").fit(["a cat", "a dog", "my dog"], np.array([["cat"], ["dog"], ["dog"]]))
+    assert lexical.predict(["a fish"]).tolist() == [["dog"]]
+    assert lexical.classes_[lexical.predict_proba(["a fish"]).argmax()] == "dog"
 
 
 def test_feature_rows_are_always_predicted():

@@ -68,6 +68,9 @@ def test_classifiers_fit_and_predict_tables(make):
     classifier = Classifier(min_df=1, calibrate=False).fit(make())
     expected = Classifier(min_df=1, calibrate=False).fit(ROWS["text"], ROWS["labels"])
     assert classifier.predict(make(), k=1) == expected.predict(ROWS["text"], k=1)
+    assert classifier.evaluate(make(), metrics="P@1") == classifier.evaluate(ROWS["text"], ROWS["labels"], "P@1")
+    again = Classifier(min_df=1, calibrate=False).partial_fit(make()).partial_fit(make())
+    assert again.predict(make(), k=1) == classifier.predict(make(), k=1)
     assert train(open_corpus(make()), min_df=1).labels.words() == ["bread", "fish", "sea", "space"]
 
 

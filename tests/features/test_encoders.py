@@ -34,7 +34,7 @@ from xmtc.features.encoders.catalogue import (  # noqa: E402
     fetch_encoder,
     find_encoder,
 )
-from xmtc.features.encoders.configuration import read_tokenizer_json  # noqa: E402
+from xmtc.features.encoders.configuration import read_config, read_tokenizer_json  # noqa: E402
 from xmtc.features.encoders.model_loader import load_encoder  # noqa: E402
 from xmtc.features.subwords import Subwords  # noqa: E402
 from xmtc.storage import package_download as registries  # noqa: E402
@@ -315,6 +315,12 @@ def test_error_for_a_missing_encoder_says_how_to_get_one(tmp_path, monkeypatch):
     def offline(source, **options):
         raise OSError("We couldn't connect\nto the hub")
 
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", offline)
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", lambda *_, **__: pytest.fail("repeats requests"))
+    for read in (read_config, read_tokenizer_json):
+        with pytest.raises(XmtcError, match=rf"no such folder, .* Hub failed: We couldn't connect\).*{how}"):
+            read("xlnet-base-cased")
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", lambda url, timeout: None)
     monkeypatch.setattr("transformers.AutoConfig.from_pretrained", offline)
     for read in (lambda name: Subwords(name).fit(TEXTS), load_encoder):
         with pytest.raises(XmtcError, match=rf"xlnet-base-cased cannot be loaded \(We couldn't connect\).*{how}"):

@@ -272,6 +272,34 @@ def test_encoder_is_trained_and_finds_a_label_without_documents(fine_tuned, tmp_
     assert words[planted_words(3)[0]] > words["noise5"]
 
 
+def test_training_of_the_encoder_resumes_within_an_epoch(vocabulary, tmp_path, monkeypatch):
+    fine_tuning = pytest.importorskip("xmtc.methods.matcher.fine_tuning", reason="needs transformers")
+    from tiny_encoders import tiny_sentence_encoder
+
+    from xmtc import Classifier
+    from xmtc.core.checkpoint import Checkpoint
+
+    parameters = {"fine_tune": 2, "encoder": tiny_sentence_encoder(64), "encoder_rate": 1e-2, "batch": 16}
+    parameters["calibrate"] = False
+    classifier, documents = Classifier("matcher", vocabulary=vocabulary, **parameters), make_planted_corpus(150, seed=1)
+    whole = classifier.fit(*documents, run=ONE).tagger_.model.encoder.weights
+    sample, steps = fine_tuning.sample_step_names, iter(range(10))
+
+    def stop(*arguments):
+        if next(steps, None) is None:
+            raise KeyboardInterrupt
+        return sample(*arguments)
+
+    run = replace(ONE, checkpoint=Checkpoint(tmp_path / "parts", interval_seconds=0))
+    monkeypatch.setattr(fine_tuning, "sample_step_names", stop)
+    with pytest.raises(KeyboardInterrupt):
+        classifier.fit(*documents, run=run)
+    monkeypatch.setattr(fine_tuning, "sample_step_names", sample)
+    resumed = classifier.fit(*documents, run=run).tagger_.model.encoder.weights
+    for name, values in whole.items():
+        np.testing.assert_array_equal(resumed[name], values)
+
+
 def test_names_of_a_step_are_those_of_labels_and_similar_ones():
     fine_tuning = pytest.importorskip("xmtc.methods.matcher.fine_tuning", reason="needs transformers")
     targets = csr_array(np.array([[1, 1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0, 0]], np.float32))

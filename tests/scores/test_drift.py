@@ -109,6 +109,23 @@ def test_unknown_words_of_the_training_are_those_of_new_documents(parameters):
     assert new.mean() == pytest.approx(tagger.reference.unknown.mean(), abs=0.02)
 
 
+def test_equal_shares_of_unknown_words_are_no_drift():
+    share = np.full(100, 0.1)
+    assert compare(draw(100, 1)[0], share.astype(np.float32), share).unknown_words.p_value == 1
+
+
+@pytest.mark.parametrize("method", ["parabel", "fasttext"])
+def test_rare_words_of_the_training_count_as_unknown_beside_names_and_in_repetitions(method):
+    """A word that only two documents, or that a single document has twice, is unknown without the document."""
+    documents = [Document(str(i), "old apples", ["fruit tree"]) for i in range(600)]
+    texts = [(f"{i}{j}", f"old pears rare{i} only{i}{j} only{i}{j}") for i in range(300) for j in "ab"]
+    documents += [Document(name, text, ["pear tree"]) for name, text in texts]
+    parameters = {"name_documents": "always", "analyzer": "words"} if method == "parabel" else {"epochs": 1}
+    reference = train(documents, method, **parameters).reference
+    expected = {"parabel": [0, 2 / 4], "fasttext": [0, 2 / 5]}[method]
+    assert sorted({round(float(share), 3) for share in reference.unknown}) == pytest.approx(expected)
+
+
 def test_unknown_words_are_counted_once_per_document():
     documents = [Document(str(i), "apples and pears", ["fruit"]) for i in range(4)]
     tagger = train(documents, "parabel", analyzer="words")

@@ -537,6 +537,16 @@ def test_a_race_of_analyzers_drops_those_that_are_behind(means, second_fold, sel
     assert race.select() == selected
 
 
+def test_character_ngrams_are_compared_on_the_documents_of_the_same_fold():
+    """The documents of the second fold are easier, and words joined with n-grams are no longer tried."""
+    first = {"words": 0.2, "words:1-2": 0.4, "words+chars": 0.25, "chars": 0.4}
+    second = FixedTrial({name: mean + 0.4 for name, mean in first.items()})
+    race = AnalyzerRace(None, list(first), {})
+    race.run_fold(FixedTrial(first))
+    race.run_fold(second)
+    assert second.trained == ["words", "words:1-2", "chars"]
+
+
 @pytest.mark.parametrize("analyzer", ["words", "words:1-2", "chars"])
 def test_held_out_documents_have_the_features_of_a_training_without_them(analyzer):
     texts = [f"red tape {i % 7}x new york {i % 5}y" for i in range(40)] + ["blue tape unseen york"] * 2

@@ -354,6 +354,20 @@ def test_vocab_commands_import_stats_find_and_show(place):
     assert invoke("vocab", "import", "planted.tsv", "model", cwd=place).returncode == 2  # a model is not a vocabulary
 
 
+@pytest.mark.parametrize(("text", "language"), [("kissa ja koira on metsässä", "fi"), ("le chat et la souris", "sv")])
+def test_names_have_the_language_of_the_texts_if_the_vocabulary_has_it(tmp_path, text, language):
+    lines = [json.dumps({"text": f"{text} sana{i % 2}", "labels": [f"x{i % 2}"]}) for i in range(20)]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    (tmp_path / "animals.tsv").write_text(
+        "id\tlabel_sv\tlabel_fi\nx0\tkatt\tkissa\nx1\thund\tkoira\nx2\tfisk\t\n", encoding="utf-8"
+    )
+    run_command("train", "train.jsonl", "-o", "model", "--vocab", "animals.tsv", cwd=tmp_path)
+    tagger = Tagger.load(tmp_path / "model")
+    assert (tagger.label_name("x0"), tagger.label_name("x1")) == {"fi": ("kissa", "koira"), "sv": ("katt", "hund")}[
+        language
+    ]
+
+
 def test_names_in_output_of_train_attach_predict_and_explain(place):
     message = run_command(
         "train", "train.jsonl", "-o", "named", "--vocab", "planted.tsv", "--language", "fi", cwd=place

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from xmtc.pipeline import Pipeline
     from xmtc.tagger import Tagger
     from xmtc.training_plan import TrainingPlan
+    from xmtc.vocabulary import Vocabulary
 
 
 @with_corpus_options()
@@ -112,6 +113,8 @@ def train(
     parameters = [*(parameter or []), *as_minutes_parameter(method, minutes)]
     pipeline = add_vocabulary_parameter(build_pipeline(method, parameters, source), vocab)
     check_workdir_option(workdir, pipeline, method)
+    if vocabulary is not None and language is None:
+        language = detect_name_language(vocabulary, source)
     if cluster and not quiet and not pipeline.method.has_cluster_support:
         echo(f"{method} trains on one machine; --cluster has no effect on its training.", err=True)
     with report_checkpoint_on_interrupt(run.checkpoint):
@@ -135,6 +138,16 @@ def train(
         report_rejects(valid_source)
     if not quiet:
         print_training_summary(tagger, output, method, time.perf_counter() - start)
+
+
+def detect_name_language(vocabulary: Vocabulary, source: Corpus) -> str | None:
+    """Return the language of the texts if the vocabulary has names in it; None for a pipe, which is read once."""
+    from xmtc.text.languages import detect_text_language
+    from xmtc.vocabulary.label_names import find_language_code
+
+    if source.is_pipe:
+        return None
+    return find_language_code(vocabulary, detect_text_language(document.text for document in source))
 
 
 def as_minutes_parameter(method: str, minutes: float | None) -> list[str]:

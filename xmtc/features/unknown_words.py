@@ -35,8 +35,7 @@ def measure_unknown_words(
         terms = find_terms(view)
         if terms is None:
             continue
-        bag = None if training is None else training.views[name]
-        is_rare = mark_rare_columns(bag, terms.size) if isinstance(bag, Bag) else np.zeros(terms.size, bool)
+        is_rare = np.zeros(terms.size, bool) if training is None else mark_rare_terms(training, name, terms.size)
         count = partial(count_unknown_terms, terms, is_rare)
         blocks = run.map(count, batch_texts(texts), "reading texts")
         return np.concatenate([np.zeros(0), *blocks])
@@ -47,7 +46,7 @@ def measure_unknown_tokens(tokens: Tokens, training: Bag | Tokens | None) -> np.
     """Return the share of unknown words in each text; words that occur once in the training are unknown, too."""
     is_unknown = np.arange(tokens.size) == UNKNOWN_ID
     if isinstance(training, Tokens):
-        is_unknown |= np.bincount(training.ids, minlength=tokens.size) == 1
+        is_unknown |= mark_words_of_one_document(training)
     if not tokens.n_docs:
         return np.zeros(0)
     return np.add.reduceat(is_unknown[tokens.ids].astype(float), tokens.offsets[:-1]) / tokens.lengths
@@ -62,10 +61,28 @@ def find_terms(view: FittedView) -> FittedTfidf | None:
     return view if isinstance(view, FittedTfidf) else None
 
 
-def mark_rare_columns(bag: Bag, n_terms: int) -> np.ndarray:
-    """Return a mask of the terms with the minimum document frequency, shape (n_terms,)."""
-    frequencies = np.bincount(bag.matrix.indices, minlength=bag.matrix.shape[1])[:n_terms]
-    return frequencies == frequencies[frequencies > 0].min(initial=1 + bag.n_docs)
+def mark_words_of_one_document(tokens: Tokens) -> np.ndarray:
+    """Return which words only one document has, shape (size,)."""
+    documents = np.repeat(np.arange(tokens.n_docs, dtype=np.int32), tokens.lengths)
+    first, last = np.full(tokens.size, -1, np.int32), np.full(tokens.size, -1, np.int32)
+    last[tokens.ids] = documents  # of equal ids, the last one counts
+    first[tokens.ids[::-1]] = documents[::-1]
+    return (first == last) & (last >= 0)
+
+
+def mark_rare_terms(training: Dataset, name: str, n_terms: int) -> np.ndarray:
+    """Return which terms of a view have as few training documents as a term may, and no name of a label, (n_terms,)."""
+    bag = training.views[name]
+    if not isinstance(bag, Bag):
+        return np.zeros(n_terms, bool)
+    n_docs = bag.n_docs if training.is_name is None else int((~training.is_name).sum())
+    end = bag.matrix.indptr[n_docs]  # names come last
+    counts, named = (
+        np.bincount(indices, minlength=bag.matrix.shape[1])[:n_terms]
+        for indices in (bag.matrix.indices[:end], bag.matrix.indices[end:])
+    )
+    counts[named > 0] = 0  # names alone make a word a term
+    return counts == counts[counts > 0].min(initial=1 + n_docs)
 
 
 def count_unknown_terms(view: FittedTfidf, is_rare: np.ndarray, texts: Collection[str]) -> np.ndarray:

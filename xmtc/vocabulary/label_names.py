@@ -36,9 +36,13 @@ def list_label_names(
     if name_language != AUTO:
         vocabulary.check_language(name_language or None)
         return iterate_names(vocabulary, labels, name_language or None)
+    return iterate_names(vocabulary, labels, find_language_code(vocabulary, text_language), should_fall_back=True)
+
+
+def find_language_code(vocabulary: Vocabulary, text_language: str | None) -> str | None:
+    """Return the code of a language such as finnish if the vocabulary has names in it, otherwise None."""
     code = LANGUAGE_CODES.get(text_language or "")
-    is_known = code is not None and vocabulary.has_language(code)
-    return iterate_names(vocabulary, labels, code if is_known else None, should_fall_back=True)
+    return code if code is not None and vocabulary.has_language(code) else None
 
 
 def iterate_names(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from xmtc.features.encoders.catalogue import CONFIG, TOKENIZER, encoder_error, reraise_encoder_errors
+from xmtc.features.encoders.catalogue import CONFIG, TOKENIZER, encoder_error, first_sentence, reraise_encoder_errors
 from xmtc.storage.atomic import describe_error
 from xmtc.storage.json_types import parse_json
 from xmtc.storage.regular_files import read_regular, resolve_links
@@ -16,6 +16,7 @@ UNLIMITED_POSITIONS = 2**31 - 1
 WEIGHT_INDEX = "model.safetensors.index.json"  # lists the files of sharded weights
 WEIGHT_FILE_PATTERN = re.compile(r"[\w-][\w.-]*\.safetensors")
 MIN_TOKENIZER_SHARE = 0.5  # of the encoder's vocabulary; sizes are rounded up by at most a few hundred
+HUB_TIMEOUT_SECONDS = 3.0
 MAX_FILE_BYTES = 2**28  # current tokenizers have at most 40 MB
 # Models whose position numbers begin after the padding id.
 PADDING_OFFSET_MODELS = (
@@ -29,6 +30,7 @@ def read_tokenizer_json(source: str) -> str:
     with reraise_encoder_errors(source):
         if (Path(source) / TOKENIZER).is_file():
             return read_encoder_file(source, TOKENIZER).decode("utf-8")
+        check_hub_model(source)
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
@@ -66,9 +68,22 @@ def read_config(source: str) -> dict[str, Any]:
     """Return the configuration of an encoder."""
     if Path(source).is_dir():
         return read_json_file(source, CONFIG)
+    check_hub_model(source)
     from transformers import AutoConfig
 
     return AutoConfig.from_pretrained(source, trust_remote_code=False).to_dict()
+
+
+def check_hub_model(source: str) -> None:
+    """Raise an XmtcError if neither the Hub nor its cache has a model; transformers repeats its requests for 24 s."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+
+    try:
+        if not Path(source).is_dir() and not isinstance(try_to_load_from_cache(source, CONFIG), str):
+            get_hf_file_metadata(hf_hub_url(source, CONFIG), timeout=HUB_TIMEOUT_SECONDS)
+    except Exception as error:
+        cause = f"there is no such folder, and the request to the Hugging Face Hub failed: {first_sentence(error)}"
+        raise encoder_error(source, cause) from None
 
 
 def read_json_file(source: str, name: str) -> dict[str, Any]:

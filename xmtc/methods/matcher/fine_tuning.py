@@ -7,6 +7,7 @@ similar names are searched anew before each pass, with the encoder as it is then
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,16 @@ SIMILAR_NAMES = 20  # wrong names per document from which hard negatives are dra
 SEARCHED_DOCUMENTS = 256  # documents that are compared with all names at a time
 WARM_UP_SHARE = 0.1  # of the steps
 MAX_GRADIENT_NORM = 1.0
+
+
+class EpochLoader(TokenLoader):
+    """Loader that names the current epoch after the state of its random generator."""
+
+    epoch = ""
+
+    def shuffled_batches(self, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        self.epoch = f"{rng.bit_generator.state['state']['state']:x}"
+        return super().shuffled_batches(size, rng)
 
 
 class DualEncoder(nn.Module):
@@ -87,18 +98,21 @@ def train_encoder(
     """Train the encoder in place. Documents without labels are no part of it."""
     device, is_labelled = select_device(run), np.flatnonzero(np.diff(name_targets.indptr))
     documents, name_targets = documents.select_rows(is_labelled), csr_array(name_targets[is_labelled])
-    loader, name_loader = TokenLoader(documents, device), TokenLoader(names, device)
+    loader, name_loader = EpochLoader(documents, device), TokenLoader(names, device)
     network, n_steps = DualEncoder(encoder), ceil(documents.n_docs / method.batch)
-    rng = np.random.default_rng(method.seed)
-    similar, step = np.zeros((documents.n_docs, 0), np.int64), 0
+    similar, searched = np.zeros((documents.n_docs, 0), np.int64), ""
+
+    def search() -> np.ndarray:
+        network.eval()
+        found = find_similar_names(encoder, documents, names, name_targets, run.without_output())
+        network.train()
+        return found
 
     def loss(docs: np.ndarray) -> Tensor:
-        nonlocal similar, step
-        if method.hard_negatives and step % n_steps == 0:
-            network.eval()
-            similar = find_similar_names(encoder, documents, names, name_targets, run.without_output())
-            network.train()
-        step += 1
+        nonlocal similar, searched
+        if method.hard_negatives and searched != loader.epoch:
+            similar, searched = repeat_search(search, f"similar-{loader.epoch}", run), loader.epoch
+        rng = np.random.default_rng(torch.initial_seed())  # the seed of the step, which a resumed training repeats
         batch = loader.load_batch(docs)
         chosen = sample_step_names(name_targets[batch.docs], similar[batch.docs], method.hard_negatives, rng)
         name_batch = name_loader.load_batch(chosen)
@@ -112,6 +126,16 @@ def train_encoder(
             network, loader=loader, loss=loss, validation=None, options=options, batch=method.batch, run=run,
             name="encoder",
         )  # fmt: skip
+
+
+def repeat_search(search: Callable[[], np.ndarray], name: str, run: Run) -> np.ndarray:
+    """Return the result of a search that an interrupted training made with the weights of that time, or a new one."""
+    kept = run.checkpoint.load_piece(name)
+    if kept is not None:
+        return kept["similar"]
+    similar = search()
+    run.checkpoint.save_piece(name, {"similar": similar})
+    return similar
 
 
 def make_training_options(method: Matcher, n_steps: int) -> TrainingOptions:
