@@ -87,7 +87,7 @@ def test_no_decision_is_lost_or_stored_twice(tmp_path):
         numbers = store.add_documents("m", [(f"d{i}", text) for i, text in enumerate(TEXTS)])
     clients, n_rounds = LoadClients(tokens, numbers, N_DECISIONS), 2
     for round in range(n_rounds):
-        with running(folder, "--desk", path, "--workers", "2", "--quiet", new_session=True) as service:
+        with running(folder, "--desk", path, "--workers", "2", "--quiet") as service:
             clients.url = service.url
             if round == 0:
                 for thread in clients.threads:

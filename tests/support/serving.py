@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -62,27 +63,33 @@ class ServiceProcess:
 
 
 @contextmanager
-def running(*words, new_session=False):
-    """Run `xmtc serve` in a process on a free port; yield a ServiceProcess."""
+def running(*words):
+    """Run `xmtc serve` in a process group of its own on a free port; yield a ServiceProcess."""
     command = [sys.executable, "-m", "xmtc", "serve", *map(str, words), "--port", "0"]
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env=without_token(), start_new_session=new_session
-    )
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=without_token(), start_new_session=True)
     service = ServiceProcess(process)
     try:
         assert service.ready.wait(60), "the service did not start"
         assert process.poll() is None, service.lines
         yield service
     finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        end_process(process)
         service.reader.join(5)
-        process.stderr.close()
+        if not service.reader.is_alive():  # closing a pipe that a thread reads never returns
+            process.stderr.close()
+
+
+def end_process(process: subprocess.Popen) -> None:
+    """Terminate a service; kill it with its workers, which may hold its pipes, if it does not end."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            process.wait()
 
 
 def without_token() -> dict[str, str]:

@@ -68,8 +68,9 @@ def serve(settings: Settings) -> None:
 
 
 def log_start(settings: Settings, listener: socket.socket) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again after a clean shutdown
-        signal.signal(number, lambda number, frame: None)
+    # Until uvicorn handles signals, and when it raises them again after a clean shutdown, they end the process.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: sys.exit(0))
     log.redirect_logs()  # errors before this point are printed for the user
     host, port = listener.getsockname()[:2]
     log.write_event(
