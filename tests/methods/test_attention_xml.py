@@ -664,7 +664,11 @@ def test_two_processes_train_one_model(tmp_path):
     command += ["train", "corpus.jsonl", "-m", "attention_xml", "-o", "model", "--threads", "1", "--device", "cpu"]
     command += ["--log-json", "log.jsonl"]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([*command, *settings], cwd=tmp_path, env=environment, capture_output=True, timeout=300)
+    for _ in range(3):  # PyTorch rarely aborts a process that has finished, when its threads are destroyed
+        (tmp_path / "log.jsonl").unlink(missing_ok=True)
+        done = subprocess.run([*command, *settings], cwd=tmp_path, env=environment, capture_output=True, timeout=300)
+        if done.returncode == 0 or b"terminate called without an active exception" not in done.stderr:
+            break
     assert done.returncode == 0, done.stderr.decode()
     together = Classifier.load(tmp_path / "model").tagger_
     assert together.about["n_docs"] == 120
