@@ -157,7 +157,8 @@ def test_filter_limits_suggestions_and_search(enter):
     page.locator("#settings details").evaluate("details => details.open = true")
     page.fill("#threshold", "0")
     page.fill("#filter", uri("law"))
-    page.keyboard.press("Enter")
+    with page.expect_response(lambda response: "allow=" in response.url):
+        page.keyboard.press("Enter")
     expect(page.locator("#tags .name")).to_have_count(1)
     page.fill("#search", "c")
     page.wait_for_selector("#found [aria-selected=true]")
