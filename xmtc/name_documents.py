@@ -121,8 +121,8 @@ NO_NAMES = NameScale(0.0, 0.0)
 
 
 def has_name_training(method: Method, content: str = TEXTS) -> bool:
-    """Return True if a method can train on label names as documents: a linear method that does not match names."""
-    return content == TEXTS and method.has_name_documents and not method.has_label_name_input
+    """Return True if a method, or some members of a combination, can train on label names as documents."""
+    return content == TEXTS and method.has_name_documents
 
 
 @dataclass(frozen=True)
@@ -299,14 +299,20 @@ class NameTrial:
 
 
 def fit_view_with_names(
-    view: View, documents: Iterable[Document | DocumentBatch], names: Sequence[LabelName], run: Run
+    view: View,
+    documents: Iterable[Document | DocumentBatch],
+    names: Sequence[LabelName],
+    run: Run,
+    matched_names: Sequence[LabelName] = (),
 ) -> tuple[FittedView, Bag | Tokens]:
     """Fit a view on documents and names, and return it with the features of the documents and, after them, the names.
 
-    Names are read `min_df` times, so that all of their words become terms: on cve-libraries, words that only one name
-    has find half of the unseen labels that are found (docs/results/accuracy.md)."""
+    `matched_names` are for a view of the words of names. Names are read `min_df` times, so that all of their words
+    become terms: on cve-libraries, words that only one name has find half of the unseen labels that are found
+    (docs/results/accuracy.md)."""
     name_documents = [Document("", name.text, []) for name in names]
-    fitted, data = fit_view(view, chain(documents, name_documents * getattr(view, "min_df", 1)), run)
+    stream = chain(documents, name_documents * getattr(view, "min_df", 1))
+    fitted, data = fit_view(view, stream, run, [name.text for name in matched_names])
     n_repeated = len(names) * (getattr(view, "min_df", 1) - 1)
     return fitted, data.select_rows(slice(0, data.n_docs - n_repeated)) if n_repeated > 0 else data
 
@@ -318,6 +324,7 @@ def join_names(
     names: Sequence[LabelName],
     scale: NameScale,
     classes: Sequence[str] | None = None,
+    further_labels: Collection[str] = (),
 ) -> tuple[list[str], Dataset]:
     """Return the labels and the training data of documents and, after them, names of labels.
 
@@ -334,11 +341,13 @@ def join_names(
         and a label without documents has `unseen_weight`.
     classes
         Order of the labels; by default they are sorted.
+    further_labels
+        Labels that are known without a document or a name with a known word.
     """
     n_docs = data.n_docs - len(names)
     kept = n_docs + np.flatnonzero(is_known[n_docs:])
     names = [names[row - n_docs] for row in kept.tolist()]
-    known_labels = collector.id_by_label.keys() | {name.label for name in names}
+    known_labels = {*collector.id_by_label, *(name.label for name in names), *further_labels}
     labels = sorted(known_labels) if classes is None else [label for label in classes if label in known_labels]
     Y = collector.to_matrix(labels)
     if not names:

@@ -6,7 +6,7 @@ calibration of its scores."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import Field, dataclass, field, fields, replace
@@ -201,8 +201,12 @@ class Pipeline:
             return self
         (view,) = self.views.values()
         own = view.explicit_values | self.calibration.explicit_values
-        own |= {} if self.names is None else self.names.explicit_values
-        plan = make_training_plan(self.method, view, list(documents), run)
+        naming = {}
+        if self.names is not None:
+            own |= self.names.explicit_values
+            naming = {"vocabulary": self.names.vocabulary, "name_language": self.names.name_language}
+        has_vocabulary = bool(naming.get("vocabulary"))
+        plan = make_training_plan(self.method, view, list(documents), run, naming if has_vocabulary else None)
         parameters = own | as_unparsed(plan.parameters)
         plan = plan.with_parameters(own)
         logging.getLogger("xmtc").info("Plan: xmtc train %s; %s.", plan.arguments, plan.reason)
@@ -273,16 +277,17 @@ class Pipeline:
             views = {name: prepared.set_analyzer(name, view) for name, view in self.views.items()}
             plan = plan_names(collector, views["tfidf"], lambda: sample_documents(documents, np.diff(Y.indptr) > 0))
             if plan and plan.choice.is_used:
-                fitted, data = self._fit_views_with_names(views, documents, plan, run)
-        if plan:
+                fitted, data = self._fit_views_with_names(views, documents, plan, run, names, language)
+        if plan and plan.choice.is_used:
             prepared = replace(prepared, name_choice=plan.choice)
-            if plan.choice.is_used:
-                prepared = prepared.join_names(fitted, data, collector, plan.catalogue, classes)
+            prepared = prepared.join_names(fitted, data, collector, plan.catalogue, classes, known)
+        else:
+            prepared = replace(prepared, data=replace(data, Y=collector.to_matrix(labels)))
+            prepared = replace(prepared, name_choice=plan and plan.choice)
+        if plan:
             logging.getLogger("xmtc").info(str(prepared.name_choice))
-            if plan.choice.is_used:
-                return prepared
-        names_of_labels = build_label_names(names, fitted, labels, run)
-        return replace(prepared, data=replace(data, Y=collector.to_matrix(labels), names=names_of_labels))
+        names_of_labels = build_label_names(names, fitted, prepared.labels.words(), run)
+        return replace(prepared, data=replace(prepared.data, names=names_of_labels))
 
     def _make_repeatable_for_names(self, documents: Iterable[Document]) -> tuple[Iterable[Document], bool]:
         """Return the documents, and whether they can be read again, which label names as training documents need.
@@ -319,13 +324,22 @@ class Pipeline:
         return NamePlan(catalogue, choose_name_weight(self.names, catalogue, view, sample, run))
 
     def _fit_views_with_names(
-        self, views: Mapping[str, View], documents: Iterable[Document], plan: NamePlan, run: Run
+        self,
+        views: Mapping[str, View],
+        documents: Iterable[Document],
+        plan: NamePlan,
+        run: Run,
+        names: Sequence[LabelName] = (),
+        language: str | None = None,
     ) -> tuple[FittedViews, Dataset]:
-        """Fit views on the documents and, after them, the names of labels."""
+        """Fit views on the documents and, after them, the names of labels.
+
+        `names` are those that a member matches, and `language` is that of the texts."""
         fitted, parts = {}, {}
         for name, view in views.items():
             stream = self._read_in_batches(documents, run)
-            fitted[name], parts[name] = fit_view_with_names(view, stream, plan.catalogue.names, run)
+            view = view.with_language(language) if isinstance(view, Names) else view
+            fitted[name], parts[name] = fit_view_with_names(view, stream, plan.catalogue.names, run, names)
         return fitted, Dataset(parts)
 
     def _fit_views(
@@ -480,11 +494,15 @@ class TrainingData:
         collector: LabelCollector,
         catalogue: NameCatalogue,
         classes: Sequence[str] | None,
+        matched_labels: Collection[str],
     ) -> TrainingData:
-        """Return a copy whose data are the documents and, after them, the names of labels."""
+        """Return a copy whose data are the documents and, after them, the names of labels.
+
+        Labels whose names a member matches are known, too."""
         assert self.name_choice is not None
         is_known = features.mark_known_documents(fitted, data)
-        labels, data = join_names(data, is_known, collector, catalogue.names, self.name_choice.scale, classes)
+        scale = self.name_choice.scale
+        labels, data = join_names(data, is_known, collector, catalogue.names, scale, classes, matched_labels)
         index = StringIndex.from_strings(labels)
         n_names = 0 if data.is_name is None else int(data.is_name.sum())
         n_unseen = len(labels) - len(collector.id_by_label.keys() & set(labels))

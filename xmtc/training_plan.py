@@ -2,8 +2,9 @@
 
 Linear methods are trained on two sizes of a sample of the documents, on each view of the texts. The larger one gives
 the nDCG@5 of held-out documents; both give the training time on all documents. Members are added as long as the time
-suffices: first the one with the best nDCG@5, then the others in the order of their usual speed, because every further
-view or method adds about as much. If the time suffices for one method only, the plan is the best that is fast enough.
+suffices: first the one with the best nDCG@5, then `lexical` if there is a vocabulary, then the others in the order of
+their usual speed, because every further view or method adds about as much. Methods that are far behind are left out.
+If the time suffices for one method only, the plan is the best that is fast enough.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from xmtc.features import View, extract_contents
 from xmtc.features.tfidf import Tfidf
 from xmtc.methods import as_method
 from xmtc.methods.ensemble.auto import Auto
+from xmtc.methods.ensemble.members import name_members
 from xmtc.methods.ensemble.stacked import MAX_RANKER_CANDIDATES, choose_fold_number
 from xmtc.scores.calibration import count_trainings
 from xmtc.text.analyzers import AUTO
@@ -55,8 +57,13 @@ METHODS_BY_ANALYZER = (
     ("words", "dismec"),
     ("words", "bonsai"),
     ("chars", "dismec"),
+    ("", "fastxml"),
+    ("", "annexml"),
+    ("", "ppd_sparse"),
 )
-METHODS_OF_FEATURES = (("", "parabel"), ("", "bonsai"), ("", "dismec"))
+METHODS_OF_FEATURES = tuple(pair for pair in METHODS_BY_ANALYZER if not pair[0])
+MAX_LAG = 0.05  # in nDCG@5 behind the best; members that are farther behind add nothing to a combination
+LEXICAL_SECONDS_PER_WORD = 1e-6
 
 
 class PlanCandidate(NamedTuple):
@@ -68,6 +75,9 @@ class PlanCandidate(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.method} on {self.analyzer}" if self.analyzer else self.method
+
+
+LEXICAL = PlanCandidate("", "lexical")
 
 
 @dataclass(frozen=True)
@@ -115,6 +125,10 @@ class Sample:
     n_docs: int  # of the corpus
     n_labels: int
 
+    def count_words(self) -> float:
+        """Return the expected number of words of the corpus."""
+        return self.n_docs / len(self.documents) * sum(1 + document.text.count(" ") for document in self.documents)
+
     @classmethod
     def draw(cls, documents: Iterable[Document], seed: int) -> Sample:
         collector = LabelCollector()
@@ -139,8 +153,11 @@ class Sample:
         return csr_array(self.Y[self.n_train :][:, np.argsort(~is_known, kind="stable")])
 
 
-def make_training_plan(method: Auto, view: View, documents: Sequence[Document], run: Run) -> TrainingPlan:
-    """Return the plan for documents; `view` has the parameters that the user set."""
+def make_training_plan(
+    method: Auto, view: View, documents: Sequence[Document], run: Run, naming: Mapping[str, Any] | None = None
+) -> TrainingPlan:
+    """Return the plan for documents; `view` has the parameters that the user set, and `naming` are the parameters of
+    `lexical`, if there is a vocabulary."""
     begin, budget = perf_counter(), 60 * method.minutes
     parameters = {}
     if isinstance(view, Tfidf) and view.analyzer == AUTO:
@@ -156,8 +173,11 @@ def make_training_plan(method: Auto, view: View, documents: Sequence[Document], 
     values = ", ".join(f"{trial.candidate.name} {100 * trial.value:.1f}" for trial in trials)
     measured = f"nDCG@5 after {sample.n_train:,} documents: {values}"
     seconds_left = BUDGET_SHARE * budget - (perf_counter() - begin)
-    members, seconds = select_members(trials, sample, seconds_left)
+    matching = [Trial(LEXICAL, 0.0, 0.0, LEXICAL_SECONDS_PER_WORD * sample.count_words())] if naming else []
+    members, seconds = select_members([*trials, *matching], sample, seconds_left)
     if len(members) > 1:
+        own = {f"{LEXICAL.method}.{name}": format_cli_value(value) for name, value in (naming or {}).items()}
+        parameters |= own if any(member.candidate == LEXICAL for member in members) else {}
         return make_stacking_plan(method, members, parameters, measured, seconds)
     best, seconds = select_single(trials, sample, seconds_left)
     own = {"analyzer": best.candidate.analyzer} if best.candidate.analyzer else {}
@@ -198,7 +218,9 @@ def run_trials(
                 bags[candidate.analyzer] = fit_sample_view(candidate, view, sample, run.for_trial())
             bag, view_seconds = bags[candidate.analyzer]
             if estimate_memory(bag, sample.n_docs) < MEMORY_SHARE * get_memory_limit():
-                trials.append(run_trial(candidate, bag, view_seconds, sample, run.for_trial()))
+                limit = deadline if trials else float("inf")
+                trial = run_trial(candidate, bag, view_seconds, sample, run.for_trial(), limit)
+                trials += [trial] if trial else []
     return trials
 
 
@@ -215,11 +237,17 @@ def estimate_memory(bag: Bag, n_docs: int) -> float:
     return bag.matrix.nnz / bag.n_docs * n_docs * BYTES_PER_FEATURE * COPIES
 
 
-def run_trial(candidate: PlanCandidate, bag: Bag, view_seconds: float, sample: Sample, run: Run) -> Trial:
+def run_trial(
+    candidate: PlanCandidate, bag: Bag, view_seconds: float, sample: Sample, run: Run, deadline: float
+) -> Trial | None:
+    """Train a candidate on both sizes of the sample; return None if the larger one would take past the deadline."""
     method = as_method(candidate.method)
     method.fit(sample.select(bag, WARM_UP_DOCUMENTS), run=run)
-    times, model = [], None
+    times: list[tuple[CorpusSize, float]] = []
+    model = None
     for n_docs in (sample.n_train // SIZE_RATIO, sample.n_train):
+        if times and perf_counter() + SIZE_RATIO * times[0][1] > deadline:
+            return None
         training, begin = sample.select(bag, n_docs), perf_counter()
         model = method.fit(training, run=run)
         times.append((CorpusSize(n_docs, training.n_labels), perf_counter() - begin))
@@ -235,9 +263,10 @@ def select_members(trials: Sequence[Trial], sample: Sample, seconds_left: float)
     n_trainings = 1 + choose_fold_number(sample.n_docs)
     fitting = [trial for trial in trials if trial.candidate.method != FALLBACK]
     best = max(fitting, key=lambda trial: trial.value, default=None)
+    fitting = [trial for trial in fitting if is_worth_adding(trial, best)]
     members: list[Trial] = []
     total = 0.0
-    for trial in sorted(fitting, key=lambda trial: trial is not best):
+    for trial in sorted(fitting, key=lambda trial: (trial is not best, trial.candidate != LEXICAL)):
         has_view = any(member.candidate.analyzer == trial.candidate.analyzer for member in members)
         seconds = n_trainings * trial.seconds + (0.0 if has_view else trial.view_seconds)
         ranker = estimate_ranker_seconds(sample.n_docs, len(members) + 1)
@@ -245,6 +274,11 @@ def select_members(trials: Sequence[Trial], sample: Sample, seconds_left: float)
             members.append(trial)
             total += seconds
     return members, total + estimate_ranker_seconds(sample.n_docs, len(members))
+
+
+def is_worth_adding(trial: Trial, best: Trial | None) -> bool:
+    """Return False for a member far behind the best; `lexical`, which finds other labels, is always worth adding."""
+    return best is None or trial.candidate == LEXICAL or trial.value > best.value - MAX_LAG
 
 
 def estimate_ranker_seconds(n_docs: int, n_members: int) -> float:
@@ -268,11 +302,12 @@ def make_stacking_plan(
     method: Auto, members: Sequence[Trial], shared: dict[str, str], measured: str, seconds: float
 ) -> TrainingPlan:
     """Return the plan of a stacked combination; a limit drops its last members if they are slower than expected."""
-    names, own = [trial.candidate.method for trial in members], {}
-    for number, trial in enumerate(members):
-        if trial.candidate.analyzer:
-            count = names[: number + 1].count(names[number])
-            own[f"{names[number]}{f'-{count}' if count > 1 else ''}.analyzer"] = trial.candidate.analyzer
+    names = [trial.candidate.method for trial in members]
+    own = {
+        f"{name}.analyzer": trial.candidate.analyzer
+        for name, trial in zip(name_members(names), members, strict=True)
+        if trial.candidate.analyzer
+    }
     seed = {"seed": str(method.seed)} if method.seed else {}
     limit = {"minutes": f"{STACKING_BUDGET_SHARE * method.minutes:g}"}
     parameters = {"members": ",".join(names), **shared, **own, **seed, **limit}

@@ -12,12 +12,13 @@ from commands import invoke
 from scipy.sparse import csr_array
 
 from xmtc import Classifier, Document, Tagger
-from xmtc.core.dataset import Dataset
+from xmtc.core.dataset import Bag, Dataset, LabelNames
 from xmtc.core.method import LabelName
 from xmtc.core.run import Run
 from xmtc.data.splits import drop_rows, find_labelled_rows, sample_folds, sample_rows_keeping_labels
 from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf
+from xmtc.methods import FastXML
 from xmtc.name_documents import (
     TRIAL_WEIGHTS,
     UNSEEN_FACTOR,
@@ -267,3 +268,28 @@ def test_names_of_labels_without_documents_are_dropped_unless_a_vocabulary_lists
     kept = drop_rows(data, np.array([2]))
     assert kept.X.indices.tolist() == ([0, 1, 3, 4, 5] if is_listed else [0, 1, 3])
     assert drop_rows(data, np.array([0])).n_docs == len(Y) - 1
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_matched_names_of_labels_without_documents_are_dropped_unless_a_vocabulary_lists_such_labels(is_listed):
+    labels = np.array([1, 0, 2] if is_listed else [1, 0])
+    names = LabelNames(None, labels, np.ones(len(labels), bool), Bag(np.eye(len(labels))))
+    data = replace(Dataset.from_matrix(np.eye(3), csr_array([[1, 0, 0], [1, 0, 0], [0, 1, 0]])), names=names)
+    kept = drop_rows(data, np.array([2])).names
+    assert kept.labels.tolist() == (labels.tolist() if is_listed else [0])
+    assert kept.vectors.matrix.toarray().tolist() == np.eye(len(labels))[labels >= 0 if is_listed else [1]].tolist()
+    assert drop_rows(data, np.array([0])).names.labels.tolist() == labels.tolist()
+
+
+def test_methods_without_names_train_on_documents_only():
+    rng = np.random.default_rng(0)
+    X, Y = rng.random((40, 6)), np.eye(4)[rng.integers(0, 4, 40)]
+    documents = Dataset.from_matrix(X, Y)
+    joined = Dataset.from_matrix(
+        np.vstack([X, np.eye(4, 6)]), np.vstack([Y, np.eye(4)]), np.append(np.ones(40), [3] * 4)
+    )
+    joined = replace(joined, is_name=np.arange(44) >= 40)
+    alone, beside = (FastXML(n_trees=2).fit(data, run=ONE).predict(documents, 4, ONE) for data in (documents, joined))
+    np.testing.assert_array_equal(alone.scores, beside.scores)
+    with pytest.raises(XmtcError, match="does not support document weights"):
+        FastXML(n_trees=2).fit(replace(joined, is_name=None), run=ONE)

@@ -20,6 +20,7 @@ from xmtc.data.in_memory import to_documents
 from xmtc.methods.ensemble.auto import Auto
 from xmtc.pipeline import Pipeline
 from xmtc.training_plan import (
+    LEXICAL,
     PlanCandidate,
     Sample,
     TrainingPlan,
@@ -27,15 +28,17 @@ from xmtc.training_plan import (
     list_candidates,
     make_stacking_plan,
     make_training_plan,
+    run_trials,
     select_members,
     select_single,
 )
 
 ONE = Run(threads=1, device="cpu")
+LABELS = {label for labels in make_planted_corpus(700, seed=1)[1] for label in labels}
 DOCUMENTS = list(to_documents(*make_planted_corpus(700, seed=1)))
 TEST = make_planted_corpus(80, seed=2)[0]
 PARABEL = Trial(PlanCandidate("", "parabel"), 0.60, 1.0, 1.0)
-BONSAI = Trial(PlanCandidate("", "bonsai"), 0.65, 1.0, 4.0)
+BONSAI = Trial(PlanCandidate("", "bonsai"), 0.66, 1.0, 4.0)
 DISMEC = Trial(PlanCandidate("", "dismec"), 0.70, 1.0, 10.0)
 CHARS = Trial(PlanCandidate("chars", "dismec"), 0.69, 5.0, 20.0)
 TRIALS = [PARABEL, BONSAI, DISMEC, CHARS]
@@ -60,6 +63,14 @@ def test_members_are_added_while_the_time_suffices(seconds, members, total):
     found, expected = select_members(TRIALS, sample, seconds + 1e-4 * 12 * 1000 * max(1, len(members)))
     assert found == members
     assert expected == pytest.approx(total + 1e-4 * 12 * 1000 * len(members))
+
+
+def test_members_far_behind_are_left_out_but_for_lexical():
+    far = Trial(PlanCandidate("", "fastxml"), 0.64, 1.0, 1.0)
+    lexical = Trial(LEXICAL, 0.0, 0.0, 1.0)
+    assert select_members([PARABEL, BONSAI, DISMEC, far, lexical], make_sample(), 1000)[0] == [DISMEC, lexical, BONSAI]
+    near = replace(far, value=0.66)
+    assert select_members([near, DISMEC], make_sample(), 1000)[0] == [DISMEC, near]
 
 
 def test_single_method_is_the_best_that_is_fast_enough():
@@ -135,6 +146,25 @@ def test_plan_has_the_parameters_of_the_user():
     words = shlex.split(planned.plan.arguments)
     again = Pipeline.from_parameters("dismec", parameters=parse_parameters(words[3::2]))
     assert replace(planned, plan=None) == again
+
+
+def test_vocabulary_adds_lexical(tmp_path):
+    (tmp_path / "names.tsv").write_text("".join(f"{label}\t{label}\n" for label in {*LABELS, "unheard"}))
+    own = {"min_df": 1, "vocabulary": str(tmp_path / "names.tsv"), "name_documents": "always"}
+    tagger = Pipeline.from_parameters("auto", parameters={"minutes": 5.0} | own).fit(DOCUMENTS, run=ONE)
+    words = shlex.split(tagger.about["plan"]["arguments"])
+    assert "lexical" in words[3].removeprefix("members=").split(",")
+    assert f"lexical.vocabulary={tmp_path / 'names.tsv'}" in words
+    assert "unheard" in list(tagger.labels)  # by name only
+    again = Pipeline.from_parameters("stacked", parameters=parse_parameters(words[3::2])).fit(DOCUMENTS, run=ONE)
+    np.testing.assert_array_equal(tagger.predict(TEST, 5).scores, again.predict(TEST, 5).scores)
+
+
+def test_trial_that_would_take_past_the_deadline_is_left_out():
+    view = Pipeline.from_parameters("auto").views["tfidf"].replace(analyzer="words")
+    candidates = [PlanCandidate("", "parabel"), PlanCandidate("", "dismec")]
+    trials = run_trials(candidates, view, Sample.draw(DOCUMENTS, 0), deadline=0.0, run=ONE)
+    assert [trial.candidate.method for trial in trials] == ["parabel"]  # there is always one
 
 
 def test_little_memory(monkeypatch):

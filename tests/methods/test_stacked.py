@@ -77,6 +77,25 @@ def test_labels_without_documents_are_predicted_by_their_names(method, tmp_path)
     assert tagger.about["n_docs"] == len(texts)
 
 
+def test_names_are_documents_of_some_members_and_matched_by_others(tmp_path):
+    texts, labels = TRAIN
+    (tmp_path / "names.tsv").write_text("".join(f"{label}\tlabel {label}\n" for label in {*chain(*labels), "zebra"}))
+    vocabulary = str(tmp_path / "names.tsv")
+    options = {"members": ("dismec", "lexical", "fastxml"), "folds": 2, "fastxml.n_trees": 2, "min_df": 1}
+    names = {"vocabulary": vocabulary, "lexical.vocabulary": vocabulary, "name_documents": "always"}
+    tagger = Classifier("stacked", **options, **names).fit(texts, labels, run=ONE).tagger_
+    documents = tagger.transform(["label zebra"])
+    linear, lexical, forest = tagger.model.model.models
+    for model, finds_zebra in ((linear, True), (lexical, True), (forest, False)):
+        found = model.predict(documents.keep_views(model.views), 3, ONE).labels[0]
+        assert (tagger.labels.find("zebra") in found) == finds_zebra
+    again = tagger.predict(["label zebra"], 1, run=ONE)
+    tagger.save(tmp_path / "model")
+    np.testing.assert_array_equal(
+        Tagger.load(tmp_path / "model").predict(["label zebra"], 1, run=ONE).scores, again.scores
+    )
+
+
 def test_each_view_keeps_its_selected_analyzer_beside_names(monkeypatch):
     def choose(view, *_):
         return AnalyzerChoice("words" if view.ngrams > 1 else "chars", "for the test")

@@ -185,6 +185,12 @@ class LabelNames:
     vectors: Bag | None = None
     subwords: Tokens | None = None
 
+    def select(self, index: Index) -> LabelNames:
+        """Return some of the names."""
+        tokens, subwords = (view and view.select_rows(index) for view in (self.tokens, self.subwords))
+        vectors = self.vectors and self.vectors.select_rows(index)
+        return LabelNames(tokens, self.labels[index], self.preferred[index], vectors, subwords)
+
     def arrays(self) -> Iterator[np.ndarray]:
         for view in (self.tokens, self.vectors, self.subwords):
             yield from () if view is None else view.arrays()
@@ -307,6 +313,12 @@ class Dataset:
         weights = None if self.weights is None else self.weights[index]
         is_name = None if self.is_name is None else self.is_name[index]
         return self.copy_with(views=views, Y=Y, weights=weights, is_name=is_name)
+
+    def drop_names(self) -> Dataset:
+        """Return the documents without the rows that are names of labels."""
+        assert self.is_name is not None
+        weights = None if self.has_weights_of_names_only else self.weights
+        return self.copy_with(weights=weights).select_rows(~self.is_name).copy_with(is_name=None)
 
     def select_label_columns(self, columns: np.ndarray) -> Dataset:
         """Return a copy with some of the labels, and without label names."""

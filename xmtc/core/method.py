@@ -292,6 +292,8 @@ class Method(ParameterSet, ABC):
             have weights and the method does not support them.
         """
         check_run(run)
+        if isinstance(data, Dataset) and data.is_name is not None and not self.has_name_documents:
+            data = data.drop_names()
         self._check_data(data, valid)
         if self.has_multiprocess_support and run.cluster and is_single_process():
             return run.run_in_worker_group(partial(self.fit, data, valid))
@@ -321,7 +323,8 @@ class Method(ParameterSet, ABC):
 
     @property
     def has_name_documents(self) -> bool:
-        """True if names of labels, which have weights, may be training documents (`Dataset.is_name`)."""
+        """True if names of labels, which have weights, may be training documents (`Dataset.is_name`); they are dropped
+        otherwise."""
         return self.has_weight_support
 
     @abstractmethod

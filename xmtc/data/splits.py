@@ -213,22 +213,26 @@ def drop_rows(data: Dataset, rows: np.ndarray) -> Dataset:
     dropped too: such labels of new documents are not known by name either."""
     is_kept = np.ones(data.n_docs, bool)
     is_kept[rows] = False
-    if data.is_name is not None:
-        is_kept &= ~_mark_names_without_documents(data, is_kept)
-    return data.select_rows(np.flatnonzero(is_kept))
-
-
-def _mark_names_without_documents(data: Dataset, is_kept: np.ndarray) -> np.ndarray:
-    """Return which rows are names of labels that no kept document has; none if that holds for all documents, too."""
+    if data.is_name is None and data.names is None:
+        return data.select_rows(np.flatnonzero(is_kept))
     assert data.Y is not None
-    assert data.is_name is not None
-    before, after = (
-        np.bincount(data.Y[rows & ~data.is_name].indices, minlength=data.n_labels) == 0
-        for rows in (np.ones(data.n_docs, bool), is_kept)
+    is_document = np.ones(data.n_docs, bool) if data.is_name is None else ~data.is_name
+    had_documents, has_documents = (
+        np.bincount(data.Y[kept].indices, minlength=data.n_labels) > 0 for kept in (is_document, is_document & is_kept)
     )
-    if data.is_name @ (data.Y @ before):  # a vocabulary lists labels that no document has
-        return np.zeros(data.n_docs, bool)
-    return data.is_name & (data.Y @ after > 0)
+    is_unknown = had_documents & ~has_documents
+    if _has_names_without_documents(data, had_documents):  # a vocabulary lists labels that no document has
+        is_unknown[:] = False
+    names = data.names and data.names.select(~is_unknown[data.names.labels])
+    if data.is_name is not None:
+        is_kept &= ~(data.is_name & (data.Y @ is_unknown > 0))
+    return data.select_rows(np.flatnonzero(is_kept)).copy_with(names=names)
+
+
+def _has_names_without_documents(data: Dataset, has_documents: np.ndarray) -> bool:
+    assert data.Y is not None
+    has_unseen_row = data.is_name is not None and bool((data.Y[data.is_name] @ ~has_documents).any())
+    return has_unseen_row or (data.names is not None and not has_documents[data.names.labels].all())
 
 
 def _check_output_paths(corpus: Corpus, train: str, test: str) -> None:

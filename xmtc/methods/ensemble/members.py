@@ -165,11 +165,11 @@ def iterate_member_trainings(method: CombinedMethod, data: Dataset, run: Run) ->
     """Yield the training of each member, with its own folder in the checkpoint.
 
     If the data set has label names, it may have labels without documents. Members that do not read names train on the
-    labels that have documents.
+    labels that have documents, or names as documents.
     """
     for number, (member, view_names) in enumerate(zip(method.members, method.view_names, strict=True)):
-        reads_all_labels = data.names is None or member.has_label_name_input
-        labels = None if reads_all_labels else find_seen_labels(data)
+        reads_all_labels = member.has_label_name_input or (data.names is None and data.is_name is None)
+        labels = None if reads_all_labels else find_seen_labels(member, data)
         names = find_member_views(view_names, data)
         yield MemberTraining(member, names, labels, data.n_labels, run.for_part(f"member-{number}"))
 
@@ -263,15 +263,16 @@ def check_view_parameter(name: str, member: Method, parameter: str) -> None:
         raise XmtcError(f"The member {name} has no view parameter {parameter!r:.200}; it has {', '.join(known)}.")
 
 
-def find_seen_labels(data: Dataset) -> np.ndarray:
-    """Return the labels that have documents."""
+def find_seen_labels(method: Method, data: Dataset) -> np.ndarray:
+    """Return the labels that have documents, among them names of labels if the method trains on these."""
     assert data.Y is not None
-    return np.unique(data.Y.indices).astype(np.int32)
+    Y = data.Y if method.has_name_documents else data.document_labels
+    return np.unique(Y.indices).astype(np.int32)
 
 
 def fit_on_seen_labels(method: Method, data: Dataset, valid: Dataset | None, run: Run) -> Model:
     """Train a method on the labels that have documents; the model has the numbers of all labels."""
     names = {view: view for view in data.views}
-    training = MemberTraining(method, names, find_seen_labels(data), data.n_labels, run)
+    training = MemberTraining(method, names, find_seen_labels(method, data), data.n_labels, run)
     model = method.fit(training.select(data), None if valid is None else training.select(valid), run)
     return training.to_combination(model)

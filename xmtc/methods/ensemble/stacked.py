@@ -116,7 +116,8 @@ class Stacked(CombinedMethod):
 
     @property
     def has_name_documents(self) -> bool:
-        return all(member.has_name_documents for member in self.members)
+        """True if names of labels may be training documents of a member; the others are trained without them."""
+        return any(member.has_name_documents for member in self.members)
 
     def __post_init__(self) -> None:
         super().__post_init__()
