@@ -287,18 +287,6 @@ def test_an_update_says_that_it_removes_the_gate():
         assert "The gate was removed" in updated.report.training
 
 
-@pytest.mark.parametrize("method", ["dismec", "plt", "fastxml", "ensemble", "consensus", "fasttext"])
-def test_every_kind_of_method_learns(method):
-    small = {"ensemble": {"n_members": 2}, "fasttext": {"epochs": 3}}.get(method, {})
-    if method == "fasttext":
-        tagger = train(make_documents(60), method, run=ONE, keep_training=True, **small)
-    else:
-        tagger = train_keeping(make_documents(60), method, **small)
-    updated = update_tagger(tagger, [Document("b", "purr sky", ["bird"]), *make_documents(9, 3)], run=ONE).tagger
-    assert "bird" in updated.labels.words()
-    assert updated.predict_labels(["bark"], k=2, run=ONE)[0]
-
-
 def test_a_classifier_keeps_its_classes_and_columns():
     X, Y = np.eye(6, dtype=np.float32), np.eye(6, 4)[:, [0, 1, 2, 0]] * [1, 1, 1, 0]
     classifier = Classifier(n_trees=1).partial_fit(X, Y, run=ONE).partial_fit(X[:2], Y[[2, 0]], run=ONE)

@@ -182,14 +182,15 @@ def build_label_rows(rows: Sequence[Sequence[str]], numbers: Mapping[str, int]) 
 
 
 def stack_views(first: Bag | Tokens, second: Bag | Tokens) -> Bag | Tokens:
-    """Return the documents of two views, with the terms and encoder of the second."""
+    """Return the documents of two views, with the encoder of the first and the terms of the second."""
     if isinstance(first, Bag) and isinstance(second, Bag):
         matrix = csr_array(vstack([first.matrix, second.matrix], format="csr", dtype=np.float32))
         return first.copy_with(matrix=matrix, vocabulary=second.vocabulary)
     assert isinstance(first, Tokens)
     assert isinstance(second, Tokens)
     ids = np.concatenate([first.ids, second.ids])
-    return second.copy_with(ids=ids, offsets=np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]]))
+    offsets = np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]])
+    return second.copy_with(ids=ids, offsets=offsets, encoder=first.encoder)
 
 
 def transform_changes(views: FittedViews, changes: Sequence[ChangedDocument], run: Run) -> Dataset:
