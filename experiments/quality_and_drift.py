@@ -3,6 +3,7 @@
 python experiments/quality_and_drift.py gate ../shared/data/cve-libraries --analyzer words --seed 0
 python experiments/quality_and_drift.py gate ../shared/data/makupalat-fi --analyzer snowball:finnish --random-test
 python experiments/quality_and_drift.py years ../shared/data/cve-libraries --analyzer words --last 2016
+python experiments/quality_and_drift.py updates ../shared/data/cve-libraries --analyzer words --seed 0
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import argparse
 import random
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from xmtc import Document, Run, Tagger, open_corpus, train
+from xmtc.maintenance.update import update_tagger
 from xmtc.scores.quality import QUALITY_METRICS, compute_document_metrics, parse_promise
 from xmtc.scores.tagger_thresholds import tune_tagger_thresholds
 
@@ -73,9 +77,29 @@ def measure_years(folder: Path, analyzer: str, last: int) -> Iterator[list[objec
         yield [year, len(new), *(round(100 * value, 1) for value in values), ", ".join(report.warnings)]
 
 
+def measure_updates(folder: Path, analyzer: str, seed: int) -> Iterator[list[object]]:
+    """Yield documents, and true P@1 and unknown words of the test documents after updates in random order; then P@1,
+    unknown words and warnings of the first reference and of the renewed one."""
+    documents, test = read(folder, "train"), read(folder, "test")
+    random.Random(seed).shuffle(documents)
+    bounds = [len(documents) * step // 10 for step in range(3, 11)]
+    tagger = train(documents[: bounds[0]], "parabel", run=RUN, analyzer=analyzer, keep_training=True)
+    first, labels = tagger.require_reference(), tagger.labels.words()
+    for begin, end in pairwise(bounds):
+        tagger = update_tagger(tagger, documents[begin:end], run=RUN).tagger
+        old = replace(tagger, reference=first.with_labels(np.array([tagger.labels.find(label) for label in labels])))
+        reports = [each.measure_drift(test, RUN) for each in (old, tagger)]
+        true = tagger.evaluate(test, ["P@1"], run=RUN)["P@1"]
+        row: list[object] = [end, round(100 * true, 1), round(100 * reports[0].unknown_words.new, 1)]  # type: ignore[union-attr]
+        for report in reports:
+            row += [round(100 * report.accuracy["P@1"].reference, 1), round(100 * report.unknown_words.reference, 1)]  # type: ignore[union-attr]
+            row += [", ".join(report.warnings)]
+        yield row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("measurement", choices=["gate", "years"])
+    parser.add_argument("measurement", choices=["gate", "years", "updates"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--analyzer", default="auto")
     parser.add_argument("--seed", type=int, default=0)
@@ -84,6 +108,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.measurement == "years":
         rows = measure_years(options.folder, options.analyzer, options.last)
+    elif options.measurement == "updates":
+        rows = measure_updates(options.folder, options.analyzer, options.seed)
     else:
         rows = measure_gates(options.folder, options.analyzer, options.seed, options.random_test)
     for row in rows:

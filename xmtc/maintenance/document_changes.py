@@ -37,6 +37,7 @@ class ChangedDocument:
     row: int  # among the stored documents, or NEW_ROW
     labels: list[str]
     rejected: list[str] = field(default_factory=list)
+    is_feedback: bool = False
 
 
 class DocumentFinder:
@@ -89,7 +90,11 @@ def collect_changes(
         kept = [label for label in old_labels if label not in wrong]
         negatives = [label for label in old_rejected if label not in document.labels]
         changes[get_key(document, row)] = ChangedDocument(
-            document, row, list(dict.fromkeys([*kept, *document.labels])), list(dict.fromkeys([*negatives, *wrong]))
+            document,
+            row,
+            list(dict.fromkeys([*kept, *document.labels])),
+            list(dict.fromkeys([*negatives, *wrong])),
+            is_feedback=True,
         )
     return list(changes.values())
 

@@ -27,12 +27,14 @@ from xmtc.features.encoders.catalogue import find_encoder
 from xmtc.features.names import FittedNames
 from xmtc.features.subwords import FittedSubwords
 from xmtc.features.tfidf_growth import grow_view, refit_view, spread_columns
+from xmtc.features.unknown_words import measure_unknown_words
 from xmtc.maintenance.document_changes import (
     NEW_ROW,
     ChangedDocument,
     DocumentFinder,
     Feedback,
     MergedDocuments,
+    build_label_rows,
     collect_changes,
     merge_documents,
     transform_changes,
@@ -49,7 +51,7 @@ from xmtc.methods.ensemble.model import RemappedModel, remap_labels
 from xmtc.parameters import method_from_json
 from xmtc.scores import LabelSelector
 from xmtc.scores.calibration import count_trainings, fit_calibrated
-from xmtc.scores.drift import DriftReference
+from xmtc.scores.drift import MAX_REFERENCE_DOCUMENTS, DriftReference
 from xmtc.scores.thresholds import SCOPE_LABEL
 from xmtc.tagger import Tagger
 from xmtc.text.string_index import StringIndex
@@ -156,11 +158,13 @@ def update_tagger(
     n_docs = store.n_docs - int(store.is_name.sum())
     is_small = len(changes) <= MAX_WARM_SHARE * n_docs and n_changed <= MAX_CHANGED_SHARE * n_docs
     should_warm_start = is_small and not rebuild and not len(forgotten)
+    extended = extend_reference(tagger, changes, grown.views, merged.data, run)
     trained = train_model(tagger, method, merged, grown, plan if should_warm_start else None, rebuild, run)
     merged = merged._replace(data=trained.data)
     model = widen_views(trained.model, merged.data.sizes) if keep_training else trained.model
     views = {name: view for name, view in trained.views.items() if name in model.views}
-    renewed = replace(tagger, views=views, reference=renew_reference(tagger, trained, plan))
+    reference = renew_reference(extended, trained, plan)
+    renewed = replace(tagger, views=views, reference=reference)
     updated = rename_parts(renewed, plan, merged, model)
     if keep_training:
         n_changed = n_changed if trained.is_warm_start else 0
@@ -373,10 +377,32 @@ def train_model(
     return TrainedUpdate(model, views, data, f"Trained again on the stored documents.{sentence}{gate}")
 
 
-def renew_reference(tagger: Tagger, trained: TrainedUpdate, plan: LabelPlan) -> DriftReference | None:
+def extend_reference(
+    tagger: Tagger, changes: Sequence[ChangedDocument], views: FittedViews, data: Dataset, run: Run
+) -> DriftReference | None:
+    """Return the reference with new documents, which the model before the update was not trained on.
+
+    Documents of feedback are left out, because queues select unusual texts for reviews. `views` and `data` are those of
+    the update: words that other documents have now are known, and the shares of earlier documents fall as much as
+    those of the new ones."""
+    new = [c for c in changes if c.row == NEW_ROW and c.labels and not c.is_feedback][-MAX_REFERENCE_DOCUMENTS:]
+    before = tagger.reference
+    if before is None or not new:
+        return before
+    numbers = {label: number for number, label in enumerate(tagger.labels.words())}
+    documents = [change.document for change in new]
+    added = tagger.observe(documents, run).to_reference(build_label_rows([change.labels for change in new], numbers))
+    unknown = measure_unknown_words(views, [document.text for document in documents], run, data)
+    if unknown is not None and added.unknown.any():
+        factor = unknown.sum() / added.unknown.sum()
+        before = replace(before, unknown=(factor * before.unknown).astype(np.float32))
+        added = replace(added, unknown=unknown.astype(np.float32))
+    return before.with_newer(added)
+
+
+def renew_reference(before: DriftReference | None, trained: TrainedUpdate, plan: LabelPlan) -> DriftReference | None:
     """Return the reference of the scores after an update. New scores have the shares of unknown words of the reference
     before, because the texts are not stored."""
-    before = tagger.reference
     if trained.scores is None:
         return None if before is None else before.with_labels(plan.targets)
     if trained.reference is None or before is None:

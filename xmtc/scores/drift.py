@@ -7,7 +7,7 @@ to expect. No true labels are needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -68,6 +68,11 @@ class DriftReference(Form):
         """Return a copy in which label i has the number targets[i], or is left out."""
         return replace(self, labels=np.append(targets, NO_LABEL).astype(np.int32)[self.labels])
 
+    def with_newer(self, newer: DriftReference) -> DriftReference:
+        """Return a copy with newer documents, which replace the oldest ones beyond MAX_REFERENCE_DOCUMENTS."""
+        pairs = ((getattr(self, f.name), getattr(newer, f.name)) for f in fields(self))
+        return DriftReference(*(np.concatenate(pair)[-MAX_REFERENCE_DOCUMENTS:] for pair in pairs))
+
 
 def select_evenly(n_docs: int) -> np.ndarray:
     """Return the rows of at most MAX_REFERENCE_DOCUMENTS documents, at equal distances."""
@@ -85,6 +90,10 @@ class Observations(NamedTuple):
     def from_predictions(cls, predictions: Predictions, unknown: np.ndarray | None) -> Observations:
         best = predictions.keep_best(REFERENCE_DEPTH).pad(REFERENCE_DEPTH)
         return cls(best.labels, best.scores, np.zeros(0) if unknown is None else unknown)
+
+    def to_reference(self, Y: csr_array) -> DriftReference:
+        """Return the reference of these documents, whose labels are Y."""
+        return DriftReference.from_predictions(Predictions(self.labels, self.scores), Y, self.unknown)
 
 
 class DriftComparison(NamedTuple):
