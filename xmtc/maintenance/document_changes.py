@@ -85,7 +85,8 @@ def collect_changes(
         before = changes.get(get_key(document, row))
         if before is None and row != NEW_ROW:
             own = (m.indices[m.indptr[row] : m.indptr[row + 1]].tolist() for m in (Y, rejected))
-            before = ChangedDocument(document, row, *([labels[i] for i in numbers] for numbers in own))
+            stored_labels, stored_rejected = ([labels[i] for i in numbers] for numbers in own)
+            before = ChangedDocument(document, row, stored_labels, stored_rejected)
         old_labels, old_rejected = ([], []) if before is None else (before.labels, before.rejected)
         kept = [label for label in old_labels if label not in wrong]
         negatives = [label for label in old_rejected if label not in document.labels]
