@@ -32,6 +32,7 @@ NOISE_STYLES = {  # the five curves of the paper, and our defaults
 MOST_FREQUENT = 35.74  # P@1 of always predicting the most frequent label of imdb-meka
 LEAST_LABELS = 20  # minimum size of a bin
 CALIBRATION_STYLES = {"raw": "x--", "calibrated": "o-"}
+QUEUE_STYLES = {"random": "ko--", "uncertainty": "D-", "expected-errors": "s:", "rare": "^:"}
 NOISE_KINDS = {"missing": "labels missing", "flip": "cells flipped"}
 NOISE_RATES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
 ABLATED = ("delicious", "imdb-meka", "cve-libraries", "eurlex57k")
@@ -117,6 +118,21 @@ def calibration(figure: Any) -> None:
     figure.axes[0].legend(fontsize=8)
 
 
+def active_learning(figure: Any) -> None:
+    """Plot nDCG@5 against reviewed documents for each order of the review desk: mean and range of the seeds."""
+    rows = read("active-learning")
+    corpora = list(dict.fromkeys(row["corpus"] for row in rows))
+    for axis, corpus in zip(figure.subplots(1, len(corpora)), corpora, strict=True):
+        for order, style in QUEUE_STYLES.items():
+            seeds = [row for row in rows if (row["corpus"], row["order"]) == (corpus, order)]
+            if seeds:
+                scores, sizes = np.array([row["nDCG@5"] for row in seeds]), seeds[0]["sizes"]
+                axis.plot(sizes, scores.mean(0), style, markersize=4, label=order)
+                axis.fill_between(sizes, scores.min(0), scores.max(0), color=axis.lines[-1].get_color(), alpha=0.15)
+        axis.set(title=corpus, xlabel="reviewed documents", ylabel="nDCG@5")
+    figure.axes[0].legend(fontsize=8)
+
+
 def ablation(figure: Any) -> None:
     """Plot figure 4 of Rank-AE: P@k without channel attention, and without the ranking loss."""
     rows = load_rows("rank_ae-ablation")
@@ -164,6 +180,7 @@ FIGURES = {
     "aplc-partitions": (aplc_partitions, (8, 3.2)),
     "noise": (noise, (11, 4.2)),
     "calibration": (calibration, (13, 6.2)),
+    "active-learning": (active_learning, (9, 3.4)),
     "ablation": (ablation, (13, 3.4)),
     "channel-attention": (channel_attention, (9, 2.6)),
 }

@@ -521,7 +521,8 @@ class TrainingData:
             return None
         assert self.data.Y is not None
         Y = renumber_columns(self.data.Y, self.class_ids, len(self.classes))
-        data = self.data.copy_with(Y=Y)
+        names = self.data.names and self.data.names.with_labels(self.class_ids)
+        data = self.data.copy_with(Y=Y, names=names)
         training = TrainingStore.from_dataset(data, self.identities.ids, self.identities.hashes)
         is_kept, size = keep or training.n_bytes <= MAX_KEPT_BYTES, training.n_bytes / 2**20
         if run.progress:

@@ -250,3 +250,13 @@ def test_predict_streams_in_bounded_memory(place):
 
     small, large = peak_bytes(4), peak_bytes(200)
     assert large < small + 50_000_000
+
+
+def test_options_without_the_option_that_they_need_are_refused(tmp_path):
+    for words, missing in (
+        (("serve", tmp_path / "model", "--reviewers", 2), "--desk"),
+        (("thresholds", tmp_path / "model", tmp_path / "corpus.jsonl", "--confidence", 0.9), "--publish"),
+    ):
+        done = invoke(*words)
+        assert done.returncode == 2
+        assert missing in done.stderr.decode()

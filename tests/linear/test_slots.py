@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from planted import make_planted_corpus
+from scipy.sparse import csr_array
 
-from xmtc import Classifier, Document, Run
+from xmtc import Classifier, Document, Run, train
 from xmtc.core.predictions import NO_LABEL
 from xmtc.linear.slots import ROOT, TreeSlots, replace_weights, unpack_weights
+from xmtc.linear.tree import LinearTree
 from xmtc.methods.ensemble.calibrated_model import strip_calibration
 
 ONE = Run(threads=1)
@@ -47,6 +49,18 @@ def test_unpacked_weights_and_paths_are_those_of_the_tree(trained):
             assert np.array_equal(weights[[slot]].toarray()[0], expected)
 
 
+@pytest.mark.parametrize("precision", [8, 16])
+def test_unpacked_weights_are_those_of_the_reference(trained, precision):
+    method = trained[2].about["method"]
+    parameters = SETTINGS[method] | {"precision": precision, "calibrate": False}
+    tagger = train(documents(200), method, run=ONE, **parameters)
+    tree, n_features = tagger.model.trees[0], tagger.model.n_features
+    columns = np.arange(n_features) * 2
+    weights, expected = (unpack(tree, 2 * n_features, columns) for unpack in (unpack_weights, unpack_reference))
+    for name in ("data", "indices", "indptr"):
+        assert np.array_equal(getattr(weights, name), getattr(expected, name))
+
+
 def test_memberships_follow_the_paths(trained):
     tree, _, tagger = trained
     slots, Y = TreeSlots.from_tree(tree), tagger.transform_labelled(documents()).Y
@@ -61,8 +75,8 @@ def test_memberships_follow_the_paths(trained):
         assert set(np.flatnonzero(scored[row])) == below
 
 
-def documents():
-    texts, labels = make_planted_corpus(5, seed=3)
+def documents(n_docs: int = 5) -> list[Document]:
+    texts, labels = make_planted_corpus(n_docs, seed=3)
     return [Document(str(i), text, own) for i, (text, own) in enumerate(zip(texts, labels, strict=True))]
 
 
@@ -102,3 +116,25 @@ def test_labels_are_removed_and_added(trained):
     )  # fmt: skip
     new.check_sizes(n_labels, n_features)
     assert find_path(TreeSlots.from_tree(new), added)[1:] == find_path(slots, sibling)[1:]
+
+
+def unpack_reference(tree: LinearTree, n_features: int, columns: np.ndarray) -> csr_array:
+    """Plain NumPy reference of `unpack_weights`."""
+    starts = tree.table[:, 1].astype(np.int64)
+    lengths = np.append(np.diff(starts), 0)
+    lengths[tree.places[1:] - 1] = 0  # the last cell of a chunk has no row
+    cells = np.flatnonzero(lengths)
+    cells = cells[np.argsort(columns[tree.table[cells, 0]], kind="stable")]  # by feature, then by chunk
+    lengths, chunks = lengths[cells], np.searchsorted(tree.places, cells, side="right") - 1
+    is_dense = lengths == np.diff(tree.slots)[chunks]
+    counts = np.where(is_dense, lengths, lengths // 2)
+    row = np.repeat(np.arange(len(cells)), counts)
+    offset = np.arange(len(row)) - (np.cumsum(counts) - counts)[row]
+    at = (tree.firsts[chunks] + starts[cells])[row] + np.where(is_dense[row], offset, 2 * offset)
+    slots = tree.slots[chunks][row] + np.where(is_dense[row], offset, tree.entries[at])
+    values = (tree.entries[at + ~is_dense[row]] * tree.scale[chunks][row]).astype(np.float32)
+    used = np.flatnonzero(values)
+    features = columns[tree.table[cells, 0]][row[used]]
+    ends = np.concatenate([[0], np.cumsum(np.bincount(features, minlength=n_features))])
+    by_feature = csr_array((values[used], slots[used], ends), shape=(n_features, len(tree.bias)))
+    return csr_array(by_feature.T)

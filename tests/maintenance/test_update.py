@@ -250,15 +250,32 @@ def test_vocabulary_filter_thresholds_and_calibration_stay(tmp_path):
     assert np.array_equal(before.scores, after.scores)
 
 
+def test_new_documents_replace_the_oldest_of_the_reference_for_drift():
+    tagger = train_keeping(make_documents(1200), n_trees=1)
+    bird = [Document(f"b{i}", f"purr sky zebra{i}", ["a bird", "cat"]) for i in range(200)]  # label numbers change
+    learnt = update_tagger(tagger, bird, run=ONE).tagger.reference
+    assert learnt.n_docs == min(2000, tagger.reference.n_docs + 200)
+    n_kept = learnt.n_docs - 200
+    assert np.array_equal(learnt.labels[:n_kept], tagger.reference.with_labels([1, 2, 3, 4]).labels[-n_kept:])
+    predicted = tagger.observe(bird, ONE)
+    assert np.array_equal(learnt.scores[n_kept:], predicted.scores)
+    assert np.array_equal(learnt.hits[n_kept:], predicted.labels == tagger.labels.find("cat"))
+    assert np.array_equal(learnt.unknown[-200:], predicted.unknown.astype(np.float32))
+
+
+def test_feedback_does_not_change_the_reference_for_drift():
+    tagger = train_keeping(make_documents(1200), n_trees=1)
+    reviewed = [Feedback(document, ()) for document in make_documents(20, 5, prefix="n")]
+    updated = update_tagger(tagger, feedback=reviewed, run=ONE).tagger
+    assert np.array_equal(updated.reference.scores, tagger.reference.scores)
+
+
 def test_a_new_calibration_has_a_new_reference_for_drift():
     tagger = train_keeping(make_documents(1200), n_trees=1)
-    bird = [Document(f"b{i}", "purr sky wet", ["a bird"]) for i in range(200)]  # the first label: numbers change
-    learnt = update_tagger(tagger, bird, run=ONE).tagger
-    assert np.array_equal(learnt.reference.labels, tagger.reference.with_labels([1, 2, 3, 4]).labels)
+    bird = [Document(f"b{i}", "purr sky wet", ["a bird"]) for i in range(200)]
     rebuilt = update_tagger(tagger, bird, rebuild=True, run=ONE).tagger
-    assert learnt.labels.find("a bird") not in learnt.reference.labels
     assert rebuilt.labels.find("a bird") in rebuilt.reference.labels
-    assert np.array_equal(rebuilt.reference.unknown, tagger.reference.unknown)
+    assert np.array_equal(rebuilt.reference.unknown, update_tagger(tagger, bird, run=ONE).tagger.reference.unknown)
     first = update_tagger(train_keeping(make_documents(80)), make_documents(1200, 1, prefix="n"), run=ONE).tagger
     assert first.about["scores"]["are"] == "probabilities"
     assert first.reference is not None
@@ -285,18 +302,6 @@ def test_an_update_says_that_it_removes_the_gate():
         updated = update_tagger(tagger, make_documents(1, 3, prefix="n"), rebuild=rebuild, run=ONE)
         assert not updated.tagger.has_gate
         assert "The gate was removed" in updated.report.training
-
-
-@pytest.mark.parametrize("method", ["dismec", "plt", "fastxml", "ensemble", "consensus", "fasttext"])
-def test_every_kind_of_method_learns(method):
-    small = {"ensemble": {"n_members": 2}, "fasttext": {"epochs": 3}}.get(method, {})
-    if method == "fasttext":
-        tagger = train(make_documents(60), method, run=ONE, keep_training=True, **small)
-    else:
-        tagger = train_keeping(make_documents(60), method, **small)
-    updated = update_tagger(tagger, [Document("b", "purr sky", ["bird"]), *make_documents(9, 3)], run=ONE).tagger
-    assert "bird" in updated.labels.words()
-    assert updated.predict_labels(["bark"], k=2, run=ONE)[0]
 
 
 def test_a_classifier_keeps_its_classes_and_columns():

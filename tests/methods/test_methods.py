@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 from planted import make_planted_corpus
+from quick_methods import quick
 
 from xmtc import METHODS, testing
 from xmtc.core.events import Pass
 from xmtc.data.document import Document
-from xmtc.errors import MissingExtra, XmtcError
+from xmtc.errors import XmtcError
 from xmtc.features import select_views
 from xmtc.methods import method_class
 from xmtc.methods.one_vs_all.dismec import DiSMEC
@@ -28,39 +26,6 @@ ONE = testing.ONE_THREAD
 
 # a single code for all labels learns them less well
 LEAST_P1 = {"xml_rnn": 0.95, "c2ae": 0.96, "aplc_xlnet": 0.96}
-
-
-def quick(name: str) -> dict[str, Any]:
-    """Return fast parameters of a method; an encoder for methods of subwords, a vocabulary for methods of names."""
-    try:
-        method = method_class(name)
-    except MissingExtra as missing:
-        pytest.skip(str(missing))
-    views = method().required_views
-    if views == ("names",):
-        return {"vocabulary": planted_names(), **method.quick_parameters}
-    if not {"subwords", "dense"}.intersection(views):
-        return method.quick_parameters
-    from tiny_encoders import tiny, tiny_sentence_encoder
-
-    if views == ("dense",):
-        encoder = {"sentence_encoder": tiny_sentence_encoder(), "sentence_length": 64}
-        names = {"vocabulary": planted_names()} if method.has_label_name_input else {}
-        return {**names, **encoder, **method.quick_parameters}
-
-    return {"encoder": tiny("bert", 128), **method.quick_parameters}
-
-
-@cache
-def planted_names() -> str:
-    """Write a vocabulary in which the name of each label consists of its own words."""
-    rows = ["\t".join(["id", "name", "altLabel"])]
-    for label in range(testing.N_LABELS):
-        name, *others = testing.planted_words(label)
-        rows.append("\t".join([testing.planted_label(label), name, "|".join(others)]))
-    path = Path(tempfile.mkdtemp()) / "names.tsv"
-    path.write_text("\n".join(rows) + "\n")
-    return str(path)
 
 
 @cache

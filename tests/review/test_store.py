@@ -23,7 +23,7 @@ from xmtc.review.agreement import (
     measure_agreement,
     resolve_decisions,
 )
-from xmtc.review.store import ADMINISTRATOR, Decision, ReviewStore
+from xmtc.review.store import ADMINISTRATOR, ORDERS, Decision, ReviewStore
 
 MODEL = "m"
 
@@ -77,6 +77,48 @@ def test_file_is_private_and_other_databases_are_refused(store, tmp_path):
 def test_wrong_people_are_refused(store, name, role):
     with pytest.raises(XmtcError, match="expected"):
         store.add_person(name, role)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_next_document_is_found_by_an_index(store, people, order):
+    numbers = add_texts(store, 3)
+    store.save_estimates("v", [(number, 0.5, 0.5, 0.5) for number in numbers])
+    plans = []
+    store.connection.set_trace_callback(plans.append)
+    assert store.find_next(MODEL, people[0], order) is not None
+    store.connection.set_trace_callback(None)
+    queries = [plan for plan in plans if plan.startswith("SELECT")]
+    steps = [row["detail"] for query in queries for row in store.connection.execute(f"EXPLAIN QUERY PLAN {query}")]
+    assert steps
+    assert not any("TEMP B-TREE FOR ORDER BY" in step for step in steps)
+    first_lock = next(number for number, plan in enumerate(plans) if plan.startswith("BEGIN"))
+    assert first_lock > 0  # the search comes before the lock
+
+
+def test_a_document_that_somebody_opens_in_between_is_not_given_twice(store, people, monkeypatch):
+    first, second = add_texts(store, 2)
+    select, is_first = store._select_next, iter([True])
+
+    def select_and_lose(order, values):
+        number = select(order, values)
+        if next(is_first, False):
+            assert store.find_next(MODEL, people[1], "document") == first
+        return number
+
+    monkeypatch.setattr(store, "_select_next", select_and_lose)
+    assert store.find_next(MODEL, people[0], "document") == second
+
+
+def test_files_of_earlier_versions_get_the_indexes(tmp_path):
+    path = tmp_path / "old.sqlite"
+    store = ReviewStore(path)
+    for name in ("documents_random", "estimates_uncertainty", "estimates_disagreement", "estimates_rare"):
+        store.connection.execute(f"DROP INDEX {name}")
+    store.close()
+    store = ReviewStore(path)
+    found = store.connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'").fetchall()
+    store.close()
+    assert {"documents_random", "estimates_uncertainty"} <= {row["name"] for row in found}
 
 
 def test_retried_decision_is_stored_once(store, people):

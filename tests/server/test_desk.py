@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from serving import TEXTS, make_model
 
 from xmtc import Tagger
+from xmtc.review.estimates import RULE_VERSION
 from xmtc.review.store import ADMINISTRATOR, ReviewStore
 from xmtc.server.app import create_app
 from xmtc.server.settings import ServiceLimits, Settings
@@ -169,7 +170,7 @@ def test_queue_is_ordered_by_estimates(desk):
 
 
 def desk_version(desk):
-    return desk["service"].get("/v1/models").json()["models"][0]["version"]
+    return f"{desk['service'].get('/v1/models').json()['models'][0]['version']}/{RULE_VERSION}"
 
 
 def test_wrong_requests_are_refused(desk):

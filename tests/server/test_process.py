@@ -250,6 +250,25 @@ def test_workers_share_a_port_and_a_dead_worker_is_replaced(models, tmp_path):
         assert service.process.wait(30) == 0
 
 
+def test_workers_stop_when_their_supervisor_is_killed(models):
+    with running(models / "m", "--workers", "2") as service:
+        wait_until(lambda: is_ready(service), 60)
+        workers = children(service.process.pid)
+        assert len(workers) == 2
+        service.process.kill()
+        wait_until(lambda: not any(is_running(pid) for pid in workers), 30)
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{service.url}/healthz")
+
+
+def is_running(pid: int) -> bool:
+    """Return False for a process that has ended, also if its parent has not read the exit status."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def is_ready(service) -> bool:
     try:
         return httpx.get(f"{service.url}/readyz", timeout=5).status_code == 200

@@ -49,8 +49,15 @@ def serve(
         typer.Option(metavar="FILE", help="Database of the review desk, made by `xmtc desk add`; implies --watch."),
     ] = None,
     reviewers: Annotated[
-        int, typer.Option(min=1, max=100, metavar="N", help="Reviewers per document of the review desk.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1,
+            max=100,
+            metavar="N",
+            show_default="1",
+            help="Reviewers per document of the review desk.",
+        ),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Reload a model when its folder changes.")] = False,
     mcp: Annotated[
         bool, typer.Option("--mcp", help="Serve tools for assistants (MCP) on standard input and output instead.")
@@ -100,8 +107,8 @@ def serve(
         threads=threads,
         device=device,
         access_log=not quiet,
-        desk=check_desk(desk),
-        reviewers=reviewers,
+        desk=check_desk(desk, reviewers),
+        reviewers=reviewers or 1,
         limits=ServiceLimits(
             body=max_body,
             text=max_text,
@@ -150,12 +157,15 @@ def read_token(token: str | None, file: str | None) -> str | None:
     return token
 
 
-def check_desk(path: str | None) -> str | None:
-    """Return the absolute path of a review desk; raise XmtcError if there is none."""
+def check_desk(path: str | None, reviewers: int | None) -> str | None:
+    """Return the absolute path of a review desk; raise XmtcError if it does not exist, or has reviewers but no path."""
     from pathlib import Path
 
+    from xmtc.errors import XmtcError
     from xmtc.review.store import ReviewStore
 
+    if path is None and reviewers is not None:
+        raise XmtcError("--reviewers is for a review desk; give its database with --desk, too.")
     if path is None:
         return None
     ReviewStore(path, must_exist=True).close()

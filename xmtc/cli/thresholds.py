@@ -67,8 +67,11 @@ def thresholds(
         ),
     ] = None,
     confidence: Annotated[
-        float, typer.Option(min=0.5, max=0.9999, metavar="FLOAT", help="Confidence in the promise of --publish.")
-    ] = 0.95,
+        float | None,
+        typer.Option(
+            min=0.5, max=0.9999, metavar="FLOAT", show_default="0.95", help="Confidence in the promise of --publish."
+        ),
+    ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Remove the thresholds of the model instead.")] = False,
     always: AlwaysOption = False,
     output: ModelOutputOption = None,
@@ -88,7 +91,7 @@ def thresholds(
     from xmtc.errors import XmtcError
     from xmtc.model_folder import check_target, read_stamp
     from xmtc.scores import parse_goal
-    from xmtc.scores.quality import parse_promise
+    from xmtc.scores.quality import DEFAULT_CONFIDENCE, parse_promise
     from xmtc.scores.tagger_thresholds import tune_tagger_thresholds
     from xmtc.scores.threshold_tuning import list_scopes
     from xmtc.tagger import Tagger
@@ -97,7 +100,9 @@ def thresholds(
         problem = "both CORPUS and --clear" if clear else "no documents"
         raise XmtcError(f"Found {problem}; give CORPUS to tune thresholds, or --clear to remove those of the model.")
     list_scopes(parse_goal(goal), by)  # raises before any work
-    promise = None if publish is None else parse_promise(publish, confidence)
+    if publish is None and confidence is not None:
+        raise XmtcError("--confidence is that of a promise; give --publish, such as --publish precision=0.9, too.")
+    promise = None if publish is None else parse_promise(publish, confidence or DEFAULT_CONFIDENCE)
     target = Path(model) if output is None else output
     stamp = read_stamp(model)
     tagger = Tagger.load(model)

@@ -196,6 +196,15 @@ class LabelNames:
             yield from () if view is None else view.arrays()
         yield from (self.labels, self.preferred)
 
+    def with_labels(self, targets: np.ndarray) -> LabelNames:
+        """Return the names with label i as label targets[i]; names of labels with a negative target are left out."""
+        rows = np.flatnonzero(targets[self.labels] >= 0)
+        tokens, vectors, subwords = (
+            None if view is None else view.select_rows(rows) for view in (self.tokens, self.vectors, self.subwords)
+        )
+        labels = targets[self.labels[rows]].astype(np.int32)
+        return LabelNames(tokens, labels, self.preferred[rows], vectors, subwords)  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True)
 class Dataset:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from xmtc.core.array_validation import is_offset_array
-from xmtc.core.dataset import Bag, Dataset, Tokens
+from xmtc.core.dataset import Bag, Dataset, LabelNames, Tokens
 from xmtc.core.predictions import NO_LABEL
 from xmtc.core.sparse import narrow_indptr
 from xmtc.storage.form import Form, array
+
+NAME_VIEWS = "tokens", "vectors", "subwords"  # of LabelNames
 
 
 class StoredView(Form, ABC):
@@ -55,6 +58,37 @@ class StoredTokens(StoredView):
 
 
 @dataclass(frozen=True)
+class StoredNames(Form):
+    """Names of labels; `views` are those of `LabelNames` that are not None, by the name of their field."""
+
+    views: dict[str, StoredView]
+    labels: np.ndarray = array(np.int32)
+    preferred: np.ndarray = array(np.bool_)
+
+    @classmethod
+    def from_names(cls, names: LabelNames) -> StoredNames:
+        views = {name: getattr(names, name) for name in NAME_VIEWS}
+        stored = {name: store_view(view) for name, view in views.items() if view is not None}
+        return cls(stored, names.labels, names.preferred)
+
+    def to_names(self) -> LabelNames:
+        """Return the names, validated."""
+        views: dict[str, Any] = {name: view.to_view() for name, view in self.views.items()}
+        return LabelNames(
+            labels=self.labels, preferred=self.preferred, **{name: views.get(name) for name in NAME_VIEWS}
+        )
+
+    def validate(self, n_labels: int) -> None:
+        """Raise ValueError unless each name has a label and features."""
+        is_valid = len(self.labels) == len(self.preferred) and set(self.views) <= set(NAME_VIEWS)
+        if not is_valid or self.labels.min(initial=0) < 0 or self.labels.max(initial=-1) >= n_labels:
+            raise ValueError("the names of its labels are not names of labels of the model")
+        for view in self.views.values():
+            check_offsets(view, len(self.labels), "the names of its labels do not have features each")
+        self.to_names()
+
+
+@dataclass(frozen=True)
 class TrainingStore(Form):
     """Training documents of a model: identity, features, labels and rejected labels."""
 
@@ -71,6 +105,7 @@ class TrainingStore(Form):
     weights: np.ndarray = array(np.float32)  # (n_docs,), or (0,) if all documents count alike
     is_name: np.ndarray = array(np.bool_)  # (n_docs,), rows that are names of labels, or (0,) if there are none
     pending: np.ndarray = array(np.float32)  # `ModelUpdate.pending` of the last update, or (0,) after a training
+    names: tuple[StoredNames, ...] = ()  # one item if the method reads names of labels
 
     @classmethod
     def from_dataset(
@@ -103,6 +138,7 @@ class TrainingStore(Form):
             weights=np.zeros(0, np.float32) if data.weights is None else data.weights,
             is_name=np.zeros(0, bool) if data.is_name is None else data.is_name,
             pending=np.zeros(0, np.float32) if pending is None else pending,
+            names=() if data.names is None else (StoredNames.from_names(data.names),),
         )
 
     @property
@@ -113,6 +149,7 @@ class TrainingStore(Form):
     def n_bytes(self) -> int:
         """Size of all arrays in bytes."""
         forms: list[Form] = [self, *self.views.values()]
+        forms += [form for names in self.names for form in (names, *names.views.values())]
         values = [getattr(form, field.name) for form in forms for field in fields(form)]  # type: ignore[arg-type]
         return sum(value.nbytes for value in values if isinstance(value, np.ndarray))
 
@@ -124,7 +161,8 @@ class TrainingStore(Form):
         """Return the documents with their labels, validated."""
         views = {name: view.to_view() for name, view in self.views.items()}
         weights, is_name = (part if len(part) else None for part in (self.weights, self.is_name))
-        return Dataset(views, self.label_matrix(), weights, is_name=is_name)
+        names = self.names[0].to_names() if self.names else None
+        return Dataset(views, self.label_matrix(), weights, names, is_name)
 
     def label_matrix(self) -> csr_array:
         return build_indicator(self.label_ends, self.labels, self.n_labels)
@@ -143,6 +181,7 @@ class TrainingStore(Form):
             labels=Y.indices.astype(np.int32),
             rejected_ends=rejected.indptr.astype(np.int64),
             rejected=rejected.indices.astype(np.int32),
+            names=tuple(StoredNames.from_names(names.to_names().with_labels(targets)) for names in self.names),
         )
 
     def check(self) -> None:
@@ -158,12 +197,19 @@ class TrainingStore(Form):
         if self.n_changed < 0:
             raise ValueError("fewer than no training documents have changed")
         for view in self.views.values():
-            offsets, size = (
-                (view.indptr, len(view.indices)) if isinstance(view, StoredBag) else (view.offsets, len(view.ids))  # type: ignore[attr-defined]
-            )
-            if not is_offset_array(offsets, n, size):
-                raise ValueError("its training documents do not have features each")
+            check_offsets(view, n, "its training documents do not have features each")
+        for names in self.names:
+            names.validate(self.n_labels)
         self.to_dataset()
+
+
+def check_offsets(view: StoredView, n_rows: int, problem: str) -> None:
+    """Raise ValueError unless a view has this number of rows."""
+    offsets, size = (
+        (view.indptr, len(view.indices)) if isinstance(view, StoredBag) else (view.offsets, len(view.ids))  # type: ignore[attr-defined]
+    )
+    if not is_offset_array(offsets, n_rows, size):
+        raise ValueError(problem)
 
 
 def store_view(view: Bag | Tokens) -> StoredView:

@@ -52,16 +52,12 @@ class Names(View):
 
     def fit(self, contents: Iterable[str], run: Run = Run(), names: Sequence[str] = ()) -> tuple[FittedNames, Tokens]:
         """Learn the vocabulary from label names and return the texts' tokens."""
-        tokenizer = Tokenizer(min_chars=1)
-        stems: dict[str, None] = {}
-        for batch in batch_texts(names):
-            stems |= dict.fromkeys(list_stems(tokenizer.index_words(batch, UNLIMITED_WORDS), self.stemming))
         fitted = FittedNames(
-            tokenizer=tokenizer,
-            vocabulary=StringIndex.from_strings(stems),
+            tokenizer=Tokenizer(min_chars=1),
+            vocabulary=StringIndex.from_strings([]),
             max_tokens=self.look_within,
             stemming=self.stemming,
-        )
+        ).with_names(names)
         return fitted, fitted.transform(contents, run)
 
 
@@ -75,6 +71,13 @@ class FittedNames(FittedWords):
         part = super().tokenize(batch)
         text, ends = concatenate_bytes([stem.encode("utf-8", "replace") for stem in list_stems(part, self.stemming)])
         return replace(part, text=text, ends=ends)
+
+    def with_names(self, names: Sequence[str]) -> FittedNames:
+        """Return the view with the stems of further names; earlier stems keep their ids."""
+        stems = dict.fromkeys(self.vocabulary.words())
+        for batch in batch_texts(names):
+            stems |= dict.fromkeys(list_stems(self.tokenizer.index_words(batch, UNLIMITED_WORDS), self.stemming))
+        return replace(self, vocabulary=StringIndex.from_strings(stems))
 
     def transform_names(self, names: Iterable[str], run: Run = Run()) -> Tokens:
         """Return the tokens of names, without a length limit."""

@@ -75,14 +75,14 @@ def mark_rare_terms(training: Dataset, name: str, n_terms: int) -> np.ndarray:
     bag = training.views[name]
     if not isinstance(bag, Bag):
         return np.zeros(n_terms, bool)
-    n_docs = bag.n_docs if training.is_name is None else int((~training.is_name).sum())
-    end = bag.matrix.indptr[n_docs]  # names come last
+    is_name = np.zeros(bag.n_docs, bool) if training.is_name is None else training.is_name
+    is_in_name = np.repeat(is_name, np.diff(bag.matrix.indptr))
     counts, named = (
-        np.bincount(indices, minlength=bag.matrix.shape[1])[:n_terms]
-        for indices in (bag.matrix.indices[:end], bag.matrix.indices[end:])
+        np.bincount(bag.matrix.indices[is_chosen], minlength=bag.matrix.shape[1])[:n_terms]
+        for is_chosen in (~is_in_name, is_in_name)
     )
     counts[named > 0] = 0  # names alone make a word a term
-    return counts == counts[counts > 0].min(initial=1 + n_docs)
+    return counts == counts[counts > 0].min(initial=1 + bag.n_docs)
 
 
 def count_unknown_terms(view: FittedTfidf, is_rare: np.ndarray, texts: Collection[str]) -> np.ndarray:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
+from xmtc.core.numba_support import kernel
 from xmtc.core.predictions import NO_LABEL
+from xmtc.core.sparse import narrow_indptr
 from xmtc.labels.tree import as_binary
 from xmtc.linear.packing import Chunk, ChunkPacker, PackedWeights, group_by_feature
 from xmtc.linear.tree import SAME_CHUNK, LinearTree
@@ -90,17 +92,41 @@ def unpack_weights(tree: LinearTree, n_features: int, columns: np.ndarray) -> cs
     cells = cells[np.argsort(columns[tree.table[cells, 0]], kind="stable")]  # by feature, then by chunk
     lengths, chunks = lengths[cells], np.searchsorted(tree.places, cells, side="right") - 1
     is_dense = lengths == np.diff(tree.slots)[chunks]
-    counts = np.where(is_dense, lengths, lengths // 2)
-    row = np.repeat(np.arange(len(cells)), counts)
-    offset = np.arange(len(row)) - (np.cumsum(counts) - counts)[row]
-    at = (tree.firsts[chunks] + starts[cells])[row] + np.where(is_dense[row], offset, 2 * offset)
-    slots = tree.slots[chunks][row] + np.where(is_dense[row], offset, tree.entries[at])
-    values = (tree.entries[at + ~is_dense[row]] * tree.scale[chunks][row]).astype(np.float32)
-    used = np.flatnonzero(values)
-    features = columns[tree.table[cells, 0]][row[used]]
-    ends = np.concatenate([[0], np.cumsum(np.bincount(features, minlength=n_features))])
-    by_feature = csr_array((values[used], slots[used], ends), shape=(n_features, len(tree.bias)))
-    return csr_array(by_feature.T)
+    begins, slots = tree.firsts[chunks] + starts[cells], tree.slots[chunks]
+    features, scales = columns[tree.table[cells, 0]].astype(np.int32), tree.scale[chunks]
+    counts = np.zeros(len(tree.bias), np.int64)
+    count_entries(tree.entries, begins, lengths, is_dense, slots, counts)
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    indices, values = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.float32)
+    copy_entries(tree.entries, begins, lengths, is_dense, slots, features, scales, ends[:-1].copy(), indices, values)
+    return csr_array((values, indices, narrow_indptr(ends)), shape=(len(tree.bias), n_features))
+
+
+@kernel
+def count_entries(entries, begins, lengths, is_dense, slots, counts):
+    """Add the number of nonzero weights of each slot to `counts`."""
+    for row in range(len(begins)):
+        begin, slot = begins[row], slots[row]
+        if is_dense[row]:
+            for i in range(lengths[row]):
+                counts[slot + i] += entries[begin + i] != 0
+        else:
+            for i in range(0, lengths[row], 2):
+                counts[slot + entries[begin + i]] += entries[begin + i + 1] != 0
+
+
+@kernel
+def copy_entries(entries, begins, lengths, is_dense, slots, features, scales, cursors, indices, values):
+    """Write the features and values of nonzero weights of each slot, from its cursor on."""
+    for row in range(len(begins)):
+        begin, step = begins[row], 1 if is_dense[row] else 2
+        for i in range(0, lengths[row], step):
+            slot = slots[row] + (i if step == 1 else np.int64(entries[begin + i]))
+            weight = entries[begin + i + step - 1]
+            if weight != 0:
+                indices[cursors[slot]] = features[row]
+                values[cursors[slot]] = weight * scales[row]
+                cursors[slot] += 1
 
 
 def replace_weights(

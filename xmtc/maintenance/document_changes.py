@@ -37,6 +37,7 @@ class ChangedDocument:
     row: int  # among the stored documents, or NEW_ROW
     labels: list[str]
     rejected: list[str] = field(default_factory=list)
+    is_feedback: bool = False
 
 
 class DocumentFinder:
@@ -84,12 +85,17 @@ def collect_changes(
         before = changes.get(get_key(document, row))
         if before is None and row != NEW_ROW:
             own = (m.indices[m.indptr[row] : m.indptr[row + 1]].tolist() for m in (Y, rejected))
-            before = ChangedDocument(document, row, *([labels[i] for i in numbers] for numbers in own))
+            stored_labels, stored_rejected = ([labels[i] for i in numbers] for numbers in own)
+            before = ChangedDocument(document, row, stored_labels, stored_rejected)
         old_labels, old_rejected = ([], []) if before is None else (before.labels, before.rejected)
         kept = [label for label in old_labels if label not in wrong]
         negatives = [label for label in old_rejected if label not in document.labels]
         changes[get_key(document, row)] = ChangedDocument(
-            document, row, list(dict.fromkeys([*kept, *document.labels])), list(dict.fromkeys([*negatives, *wrong]))
+            document,
+            row,
+            list(dict.fromkeys([*kept, *document.labels])),
+            list(dict.fromkeys([*negatives, *wrong])),
+            is_feedback=True,
         )
     return list(changes.values())
 
@@ -182,14 +188,15 @@ def build_label_rows(rows: Sequence[Sequence[str]], numbers: Mapping[str, int]) 
 
 
 def stack_views(first: Bag | Tokens, second: Bag | Tokens) -> Bag | Tokens:
-    """Return the documents of two views, with the terms and encoder of the second."""
+    """Return the documents of two views, with the encoder of the first and the terms of the second."""
     if isinstance(first, Bag) and isinstance(second, Bag):
         matrix = csr_array(vstack([first.matrix, second.matrix], format="csr", dtype=np.float32))
         return first.copy_with(matrix=matrix, vocabulary=second.vocabulary)
     assert isinstance(first, Tokens)
     assert isinstance(second, Tokens)
     ids = np.concatenate([first.ids, second.ids])
-    return second.copy_with(ids=ids, offsets=np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]]))
+    offsets = np.concatenate([first.offsets, first.offsets[-1] + second.offsets[1:]])
+    return second.copy_with(ids=ids, offsets=offsets, encoder=first.encoder)
 
 
 def transform_changes(views: FittedViews, changes: Sequence[ChangedDocument], run: Run) -> Dataset:

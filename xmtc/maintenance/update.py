@@ -15,7 +15,7 @@ import numpy as np
 from xmtc import model_folder
 from xmtc.core.dataset import Bag, Dataset
 from xmtc.core.dataset_change import DatasetChange
-from xmtc.core.method import Method, Model
+from xmtc.core.method import LabelName, Method, Model
 from xmtc.core.predictions import NO_LABEL
 from xmtc.core.run import Run, check_run
 from xmtc.core.training_store import TrainingStore
@@ -23,17 +23,23 @@ from xmtc.data.document import Document
 from xmtc.data.in_memory import LISTS
 from xmtc.errors import XmtcError
 from xmtc.features import FittedViews
+from xmtc.features.encoders.catalogue import find_encoder
+from xmtc.features.names import FittedNames
+from xmtc.features.subwords import FittedSubwords
 from xmtc.features.tfidf_growth import grow_view, refit_view, spread_columns
+from xmtc.features.unknown_words import measure_unknown_words
 from xmtc.maintenance.document_changes import (
     NEW_ROW,
     ChangedDocument,
     DocumentFinder,
     Feedback,
     MergedDocuments,
+    build_label_rows,
     collect_changes,
     merge_documents,
     transform_changes,
 )
+from xmtc.maintenance.label_names import list_new_names, mark_named_labels, merge_label_names
 from xmtc.methods.ensemble.calibrated_model import (
     CalibratedModel,
     build_calibrated_model,
@@ -45,7 +51,7 @@ from xmtc.methods.ensemble.model import RemappedModel, remap_labels
 from xmtc.parameters import method_from_json
 from xmtc.scores import LabelSelector
 from xmtc.scores.calibration import count_trainings, fit_calibrated
-from xmtc.scores.drift import DriftReference
+from xmtc.scores.drift import MAX_REFERENCE_DOCUMENTS, DriftReference
 from xmtc.scores.thresholds import SCOPE_LABEL
 from xmtc.tagger import Tagger
 from xmtc.text.string_index import StringIndex
@@ -132,27 +138,33 @@ def update_tagger(
         If the Tagger has not kept its documents, nothing changes, or nothing would be left.
     """
     check_run(run)
-    store, method = require_training(tagger), read_method(tagger)
+    store = require_training(tagger)
+    method = read_method(tagger, store)
     changes = collect_changes(store, tagger.labels.words(), documents, feedback)
     forgotten = DocumentFinder(store).find_ids(forget)
     removed = [tagger.labels[number] for number in map(tagger.find_label, remove_labels)]
     if not (changes or len(forgotten) or removed or rebuild):
         raise XmtcError("There is nothing to update: give documents, feedback, ids to forget or labels to remove.")
-    grown = grow_features(tagger, store.to_dataset(), changes)
+    names = list_new_names(tagger, changes) if method.has_label_name_input else []
+    grown = grow_features(tagger, store.to_dataset(), changes, names)
     changed = transform_changes(grown.views, changes, run)
-    changes_to_forget = set(forgotten.tolist())
     plan = plan_labels(tagger, changes, removed)
     merged = merge_documents(store, grown.stored, changes, changed, forgotten, plan.targets, plan.labels)
-    plan, merged = drop_empty_labels(tagger, plan, merged)
+    plan, merged = drop_empty_labels(tagger, plan, merged, mark_named_labels(tagger, method))
+    if grown.stored.names is not None:
+        all_names = merge_label_names(grown.stored.names, names, grown.views, plan.labels, plan.targets, run)
+        merged = merged._replace(data=merged.data.copy_with(names=all_names))
     n_changed = store.n_changed + len(changes) + len(forgotten)
     n_docs = store.n_docs - int(store.is_name.sum())
     is_small = len(changes) <= MAX_WARM_SHARE * n_docs and n_changed <= MAX_CHANGED_SHARE * n_docs
     should_warm_start = is_small and not rebuild and not len(forgotten)
+    extended = extend_reference(tagger, changes, grown.views, merged.data, run)
     trained = train_model(tagger, method, merged, grown, plan if should_warm_start else None, rebuild, run)
     merged = merged._replace(data=trained.data)
     model = widen_views(trained.model, merged.data.sizes) if keep_training else trained.model
     views = {name: view for name, view in trained.views.items() if name in model.views}
-    renewed = replace(tagger, views=views, reference=renew_reference(tagger, trained, plan))
+    reference = renew_reference(extended, trained, plan)
+    renewed = replace(tagger, views=views, reference=reference)
     updated = rename_parts(renewed, plan, merged, model)
     if keep_training:
         n_changed = n_changed if trained.is_warm_start else 0
@@ -160,18 +172,27 @@ def update_tagger(
         updated = replace(updated, training=TrainingStore.from_dataset(*kept, n_changed, trained.pending))
     about = updated.about | {"data": chain_fingerprints(tagger, changes, changed, forgotten, plan)}
     about |= {} if trained.scores is None else {"scores": trained.scores}
-    has_lost_thresholds = tagger.decision is not None and updated.decision is None
-    kept_rows = [change for change in changes if change.row not in changes_to_forget]
-    report = UpdateReport(
-        n_new=sum(change.row == NEW_ROW for change in kept_rows),
-        n_corrected=sum(change.row != NEW_ROW for change in kept_rows),
+    updated = replace(updated, about=about)
+    return UpdatedTagger(updated, build_report(tagger, updated, changes, forgotten, trained.description))
+
+
+def build_report(
+    before: Tagger, after: Tagger, changes: Sequence[ChangedDocument], forgotten: np.ndarray, description: str
+) -> UpdateReport:
+    """Return the report of an update; `description` is a sentence about the training."""
+    rows_to_forget = set(forgotten.tolist())
+    kept_rows = [change.row for change in changes if change.row not in rows_to_forget]
+    has_lost_thresholds = before.decision is not None and after.decision is None
+    old, new = set(before.labels.words()), set(after.labels.words())
+    return UpdateReport(
+        n_new=kept_rows.count(NEW_ROW),
+        n_corrected=len(kept_rows) - kept_rows.count(NEW_ROW),
         n_forgotten=len(forgotten),
-        n_docs=merged.data.document_labels.shape[0],
-        new_labels=tuple(sorted(set(plan.labels) - set(tagger.labels.words()))),
-        removed_labels=tuple(sorted(set(tagger.labels.words()) - set(plan.labels))),
-        training=trained.description + (THRESHOLDS_REMOVED if has_lost_thresholds else ""),
+        n_docs=after.about["n_docs"],
+        new_labels=tuple(sorted(new - old)),
+        removed_labels=tuple(sorted(old - new)),
+        training=description + (THRESHOLDS_REMOVED if has_lost_thresholds else ""),
     )
-    return UpdatedTagger(replace(updated, about=about), report)
 
 
 def require_training(tagger: Tagger) -> TrainingStore:
@@ -194,16 +215,16 @@ def require_training(tagger: Tagger) -> TrainingStore:
     return tagger.training
 
 
-def read_method(tagger: Tagger) -> Method:
+def read_method(tagger: Tagger, store: TrainingStore) -> Method:
     """Return the method of a Tagger with its parameters."""
     try:
         method = method_from_json(tagger.about)
     except (ValueError, KeyError, TypeError) as error:
         raise XmtcError(f"The parameters of the model are damaged: {error}; train it again.") from None
-    if method.has_label_name_input:
+    if method.has_label_name_input and not store.names:
         raise XmtcError(
-            f"{tagger.about['method']} cannot be updated, because it reads the names of all labels before the texts; "
-            "train it again on the old and the new documents."
+            f"The model has not kept the label names that {tagger.about['method']} reads, because an earlier version "
+            "of xmtc trained it, so it cannot be updated; train it again on the old and the new documents."
         )
     return method
 
@@ -223,9 +244,12 @@ def make_plan(old: Sequence[str], labels: list[str]) -> LabelPlan:
     return LabelPlan(labels, np.array([numbers.get(label, NO_LABEL) for label in old], np.int32))
 
 
-def drop_empty_labels(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments) -> tuple[LabelPlan, MergedDocuments]:
+def drop_empty_labels(
+    tagger: Tagger, plan: LabelPlan, merged: MergedDocuments, is_named: np.ndarray
+) -> tuple[LabelPlan, MergedDocuments]:
     """Leave out labels that have lost their last document, with their names; labels that a vocabulary names, classes
-    that never had a document and columns of an indicator stay."""
+    that never had a document and columns of an indicator stay. `is_named` marks the old labels that a method knows by
+    their names in a vocabulary."""
     data = merged.data
     assert data.Y is not None
     kept = np.bincount(data.document_labels.indices, minlength=len(plan.labels)) > 0
@@ -235,7 +259,7 @@ def drop_empty_labels(tagger: Tagger, plan: LabelPlan, merged: MergedDocuments) 
         kept[data.Y.indices] = True
     is_old = plan.targets != NO_LABEL
     is_fixed = tagger.frequencies == 0 if tagger.about.get("target", NO_TARGET) == NO_TARGET else is_old
-    kept[plan.targets[is_old & is_fixed]] = True
+    kept[plan.targets[is_old & (is_fixed | is_named)]] = True
     if kept.all():
         return plan, merged
     columns = np.flatnonzero(kept)
@@ -256,8 +280,10 @@ class GrownFeatures(NamedTuple):
     columns: np.ndarray  # new number of each old column of the only bag
 
 
-def grow_features(tagger: Tagger, stored: Dataset, changes: Sequence[ChangedDocument]) -> GrownFeatures:
-    """Add the words of changed documents to the views."""
+def grow_features(
+    tagger: Tagger, stored: Dataset, changes: Sequence[ChangedDocument], names: Sequence[LabelName]
+) -> GrownFeatures:
+    """Add the words of changed documents, and of the names of new labels, to the views."""
     texts = [change.document.text for change in changes if change.document.features is None]
     n_docs = stored.n_docs + sum(change.row == NEW_ROW for change in changes)
     views, data, columns = dict(tagger.views), dict(stored.views), np.arange(0)
@@ -266,6 +292,10 @@ def grow_features(tagger: Tagger, stored: Dataset, changes: Sequence[ChangedDocu
         if isinstance(bag, Bag):
             views[name], columns = grow_view(view, texts, n_docs)
             data[name] = spread_columns(bag, columns, views[name].size)
+        elif isinstance(view, FittedNames):
+            views[name] = view.with_names([label_name.text for label_name in names])
+        elif isinstance(view, FittedSubwords):  # a training reads the encoder that the parameters name
+            data[name] = bag.copy_with(encoder=find_encoder(tagger.about["views"][name]["encoder"]))
     return GrownFeatures(views, stored.copy_with(views=data), columns)
 
 
@@ -315,6 +345,7 @@ def train_model(
     data, views = merged.data, grown.views
     assert data.Y is not None
     columns = np.flatnonzero(np.bincount(data.Y.indices, minlength=data.n_labels))
+    columns = columns if data.names is None else np.arange(data.n_labels)  # names make labels known without documents
     curve, should_calibrate = find_calibrated(tagger.model), tagger.about.get("calibrate", True)
     sentence = "" if curve is None else " The calibration is that of the model before."
     gate = " The gate was removed; `xmtc thresholds` with --publish tests a new one." if tagger.has_gate else ""
@@ -334,7 +365,7 @@ def train_model(
             how = f"{updated.n_trained:,} of {updated.n_classifiers:,} classifiers ({share:.0%}) were trained again."
             return TrainedUpdate(finish(updated.model), views, data, how + sentence + gate, None, True, updated.pending)
     views, data = refit_features(views, data)
-    own = data.select_label_columns(columns)
+    own = data.select_label_columns(columns).copy_with(names=data.names)
     if rebuild or needs_curve or method.has_own_calibration:
         fitted = fit_calibrated(method, own, None, run, should_calibrate)
         calibrated = fitted.apply_to(fitted.model)
@@ -346,10 +377,32 @@ def train_model(
     return TrainedUpdate(model, views, data, f"Trained again on the stored documents.{sentence}{gate}")
 
 
-def renew_reference(tagger: Tagger, trained: TrainedUpdate, plan: LabelPlan) -> DriftReference | None:
+def extend_reference(
+    tagger: Tagger, changes: Sequence[ChangedDocument], views: FittedViews, data: Dataset, run: Run
+) -> DriftReference | None:
+    """Return the reference with new documents, which the model before the update was not trained on.
+
+    Documents of feedback are left out, because queues select unusual texts for reviews. `views` and `data` are those of
+    the update: words that other documents have now are known, and the shares of earlier documents fall as much as
+    those of the new ones."""
+    new = [c for c in changes if c.row == NEW_ROW and c.labels and not c.is_feedback][-MAX_REFERENCE_DOCUMENTS:]
+    before = tagger.reference
+    if before is None or not new:
+        return before
+    numbers = {label: number for number, label in enumerate(tagger.labels.words())}
+    documents = [change.document for change in new]
+    added = tagger.observe(documents, run).to_reference(build_label_rows([change.labels for change in new], numbers))
+    unknown = measure_unknown_words(views, [document.text for document in documents], run, data)
+    if unknown is not None and added.unknown.any():
+        factor = unknown.sum() / added.unknown.sum()
+        before = replace(before, unknown=(factor * before.unknown).astype(np.float32))
+        added = replace(added, unknown=unknown.astype(np.float32))
+    return before.with_newer(added)
+
+
+def renew_reference(before: DriftReference | None, trained: TrainedUpdate, plan: LabelPlan) -> DriftReference | None:
     """Return the reference of the scores after an update. New scores have the shares of unknown words of the reference
     before, because the texts are not stored."""
-    before = tagger.reference
     if trained.scores is None:
         return None if before is None else before.with_labels(plan.targets)
     if trained.reference is None or before is None:

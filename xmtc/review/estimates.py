@@ -8,20 +8,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmtc.core.dataset import Dataset
+from xmtc.core.dataset import Bag, Dataset
 from xmtc.core.method import Model
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.core.run import Run
 from xmtc.tagger import Tagger
 
+RULE_VERSION = 2  # estimates of other rules are computed anew
 N_LABELS = 10  # best labels whose scores count
+N_BEST_LABELS = 5  # best labels whose mean score counts
 N_MEMBER_LABELS = 5  # best labels of the members that are compared
 
 
 class ReviewEstimate(NamedTuple):
     """Value of a review of one document; each is larger where a review teaches more."""
 
-    uncertainty: float  # expected number of errors among the best labels, if each is decided by its probability
+    uncertainty: float  # number of known words, multiplied by 1 − mean score of the five best labels
     disagreement: float | None  # 1 − mean Jaccard index of the best labels of two members; None without members
     rare: float  # expected number of correct labels, each weighted by 1 / √(documents of the label)
 
@@ -32,13 +34,19 @@ def estimate_values(tagger: Tagger, texts: Sequence[str], run: Run) -> list[Revi
     predictions = tagger.predict(data, min(N_LABELS, len(tagger.labels)), run)
     weights = np.append(1 / np.sqrt(np.maximum(tagger.frequencies, 1)), 0.0)  # the last one is for NO_LABEL
     scores = np.where(predictions.labels == NO_LABEL, 0.0, np.clip(predictions.scores, 0.0, 1.0))
-    uncertainty = np.minimum(scores, 1 - scores).sum(axis=1)
+    uncertainty = count_terms(data) * (1 - scores[:, :N_BEST_LABELS].mean(axis=1))
     rare = (scores * weights[predictions.labels]).sum(axis=1)
     members = predict_members(tagger.model, data, run)
     return [
         ReviewEstimate(float(uncertainty[row]), compute_disagreement(members, row), float(rare[row]))
         for row in range(len(texts))
     ]
+
+
+def count_terms(data: Dataset) -> np.ndarray:
+    """Return the number of known terms of each text, in the first view."""
+    view = next(iter(data.views.values()))
+    return np.diff(view.matrix.indptr) if isinstance(view, Bag) else (view.to_count_matrix() > 0).sum(axis=1)
 
 
 def predict_members(model: Model, data: Dataset, run: Run) -> list[Predictions]:

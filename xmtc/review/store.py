@@ -26,7 +26,8 @@ TOKEN_BYTES = 32  # of randomness, so a fast hash protects a stored token
 MAX_NAME_CHARACTERS = 100
 LEASE_SECONDS = 600.0  # time for which an open document is not offered to others
 GENERATED_ID_PREFIX = "text-"  # followed by the hash of the text
-ORDERS = ("uncertainty", "disagreement", "rare", "document", "random")
+ESTIMATES = ("uncertainty", "disagreement", "rare")
+ORDERS = (*ESTIMATES, "document", "random")
 RUNNING, READY, SERVED, FAILED, INTERRUPTED = "running", "ready", "served", "failed", "interrupted"  # of updates
 HEARTBEAT_SECONDS, MAX_MISSED_HEARTBEATS = 2.0, 15  # a running update without heartbeats was killed
 SCHEMA = """
@@ -62,6 +63,34 @@ CREATE TABLE learnt (
   decision INTEGER NOT NULL, PRIMARY KEY (update_number, document)
 ) WITHOUT ROWID;
 """
+RANDOM_RANK = "number * 2654435761 % 4294967291 * 48271 % 2147483647"
+INDEXES = (  # made when a file is opened, because files of earlier versions do not have them
+    f"CREATE INDEX IF NOT EXISTS documents_random ON documents ({RANDOM_RANK})",
+    *(f"CREATE INDEX IF NOT EXISTS estimates_{name} ON estimates ({name} DESC, document)" for name in ESTIMATES),
+)
+AVAILABLE = (  # a plus keeps SQLite from sorting by an index of the term
+    "+documents.model = :model AND documents.is_queued AND documents.text IS NOT NULL AND NOT EXISTS (SELECT 1 FROM "
+    "decisions d WHERE d.document = documents.number AND d.person = :person) AND (SELECT COUNT(DISTINCT d.person) FROM "
+    "decisions d WHERE d.document = documents.number) + (SELECT COUNT(*) FROM openings o WHERE o.document = "
+    f"documents.number AND o.person != :person AND o.time > :now - {LEASE_SECONDS} AND NOT EXISTS (SELECT 1 FROM "
+    "decisions d WHERE d.document = documents.number AND d.person = o.person)) < :max_reviewers"
+)
+UNOPENED = (
+    f"{AVAILABLE} AND NOT EXISTS (SELECT 1 FROM openings own WHERE own.document = documents.number AND own.person = "
+    ":person)"
+)
+ESTIMATE_QUERY = (
+    "SELECT documents.number FROM estimates CROSS JOIN documents ON documents.number = estimates.document WHERE "
+    f"estimates.{{order}} IS NOT NULL AND {UNOPENED} ORDER BY estimates.{{order}} DESC, estimates.document LIMIT 1"
+)
+RANDOM_QUERY = (
+    f"SELECT number FROM documents WHERE {RANDOM_RANK} {{}} :first AND {UNOPENED} ORDER BY {RANDOM_RANK} LIMIT 1"
+)
+DOCUMENT_QUERY = f"SELECT number FROM documents WHERE {UNOPENED} ORDER BY number LIMIT 1"
+SKIPPED_QUERY = (
+    "SELECT documents.number FROM openings own CROSS JOIN documents ON documents.number = own.document WHERE "
+    f"own.person = :person AND {AVAILABLE} ORDER BY own.time LIMIT 1"
+)
 LATEST = "d.number = (SELECT MAX(x.number) FROM decisions x WHERE x.document = d.document AND x.person = d.person)"
 DECISION_COLUMNS = (
     "d.number, d.document, p.name AS person, p.role, d.time, d.version, d.hash, d.shown, d.accepted, d.added, "
@@ -171,6 +200,8 @@ class ReviewStore:
                     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 elif application != APPLICATION_ID or version != SCHEMA_VERSION:
                     raise XmtcError(f"{self.path} is not a desk of this version of xmtc; choose another file.")
+                for statement in INDEXES:
+                    connection.execute(statement)
         except (OSError, sqlite3.Error) as error:
             self.close()
             raise XmtcError(f"{self.path} cannot be opened as a desk ({error}); check the path.") from None
@@ -330,30 +361,39 @@ class ReviewStore:
         has open. Skipped documents come last."""
         if order not in ORDERS:
             raise XmtcError(f"Found the order {truncate_text(order)!r}; expected one of {', '.join(ORDERS)}.")
-        sort = {
-            "document": "documents.number",
-            "random": "(documents.number * 2654435761 + :person * 40503) % 4294967291 * 48271 % 2147483647",
-        }.get(order, f"estimates.{order} IS NULL, estimates.{order} DESC, documents.number")
-        values = {"model": model, "person": person.number, "now": time.time(), "max_reviewers": max_reviewers}
-        query = (
-            "SELECT documents.number FROM documents LEFT JOIN estimates ON estimates.document = documents.number "
-            "LEFT JOIN openings own ON own.document = documents.number AND own.person = :person "
-            "WHERE documents.model = :model AND documents.is_queued AND documents.text IS NOT NULL "
-            "AND NOT EXISTS (SELECT 1 FROM decisions d WHERE d.document = documents.number AND d.person = :person) "
-            "AND (SELECT COUNT(DISTINCT d.person) FROM decisions d WHERE d.document = documents.number) + "
-            "(SELECT COUNT(*) FROM openings o WHERE o.document = documents.number AND o.person != :person AND o.time > "
-            f":now - {LEASE_SECONDS} AND NOT EXISTS (SELECT 1 FROM decisions d WHERE d.document = documents.number AND "
-            f"d.person = o.person)) < :max_reviewers ORDER BY own.time IS NOT NULL, own.time, {sort} LIMIT 1"
-        )
-        with self.transaction() as connection:
-            row = connection.execute(query, values).fetchone()
+        values = {
+            "model": model,
+            "person": person.number,
+            "now": time.time(),
+            "max_reviewers": max_reviewers,
+            "first": person.number * 1_000_003 * 40503 % 2147483647,  # each person starts elsewhere in a random order
+        }
+        while (number := self._select_next(order, values)) is not None and not self._reserve(number, values):
+            pass  # somebody else has opened it in the meantime
+        return number
+
+    def _select_next(self, order: str, values: dict[str, Any]) -> int | None:
+        """Return the next document without a lock; each query follows an index up to the first available document."""
+        queries = {"document": [], "random": [RANDOM_QUERY.format(">="), RANDOM_QUERY.format("<")]}
+        for query in [*queries.get(order, [ESTIMATE_QUERY.format(order=order)]), DOCUMENT_QUERY, SKIPPED_QUERY]:
+            row = self.connection.execute(query, values).fetchone()
             if row is not None:
+                return row[0]
+        return None
+
+    def _reserve(self, number: int, values: dict[str, Any]) -> bool:
+        """Mark a document as open; return False if it is not available any more."""
+        values = values | {"document": number}
+        with self.transaction() as connection:
+            query = f"SELECT 1 FROM documents WHERE documents.number = :document AND {AVAILABLE}"
+            is_available = connection.execute(query, values).fetchone() is not None
+            if is_available:
                 connection.execute(
-                    "INSERT INTO openings (document, person, time) VALUES (?, ?, ?) ON CONFLICT (document, person) "
-                    "DO UPDATE SET time = excluded.time",
-                    (row[0], person.number, values["now"]),
+                    "INSERT INTO openings (document, person, time) VALUES (:document, :person, :now) ON CONFLICT "
+                    "(document, person) DO UPDATE SET time = excluded.time",
+                    values,
                 )
-        return None if row is None else row[0]
+        return is_available
 
     def list_stale(self, model: str, version: str, limit: int) -> list[ReviewDocument]:
         """Return documents without a decision whose estimates are not those of this version of the model."""

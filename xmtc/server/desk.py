@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any
 
 from xmtc.review.concept_search import ConceptSearch
-from xmtc.review.estimates import estimate_values
+from xmtc.review.estimates import RULE_VERSION, estimate_values
 from xmtc.review.store import Person, ReviewStore
 from xmtc.review.updating import UpdateTask, start_update_process
 from xmtc.server import log
@@ -83,7 +83,7 @@ class Desk:
 
     async def _estimate_batch(self, served: ServedModel) -> bool:
         model = served.model
-        version = model.facts["version"]
+        version = f"{model.facts['version']}/{RULE_VERSION}"
         documents = await self.run(self.store.list_stale, served.name, version, ESTIMATE_BATCH)
         if not documents:
             return False

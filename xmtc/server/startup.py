@@ -8,11 +8,12 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -109,7 +110,17 @@ def check_model_folders(settings: Settings) -> None:
 
 def start_worker_app(settings: Settings) -> FastAPI:
     log.redirect_logs()
+    threading.Thread(target=stop_with_parent, daemon=True).start()
     return create_worker_app(settings)
+
+
+def stop_with_parent() -> None:
+    """Shut this worker down when its supervisor has ended; a killed supervisor sends no signal."""
+    supervisor = parent_process()
+    assert supervisor is not None
+    supervisor.join()
+    log.write_event("worker stops", cause="its supervisor has ended")
+    signal.raise_signal(signal.SIGTERM)
 
 
 def create_worker_app(settings: Settings) -> FastAPI:

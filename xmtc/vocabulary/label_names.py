@@ -51,15 +51,22 @@ def iterate_names(
     """Yield the names of labels and of all other concepts in a language; with should_fall_back, those of a concept
     without names in it in all languages."""
     concepts = vocabulary.match(labels).tolist()
+    yield from iterate_names_of_labels(vocabulary, labels, concepts, language, should_fall_back)
+    matched = set(concepts)
+    for concept in range(len(vocabulary)):
+        if concept not in matched and not vocabulary.deprecated[concept]:
+            yield from iterate_concept_names(vocabulary, concept, vocabulary.uri(concept), language, should_fall_back)
+
+
+def iterate_names_of_labels(
+    vocabulary: Vocabulary, labels: Sequence[str], concepts: Sequence[int], language: str | None, should_fall_back: bool
+) -> Iterable[LabelName]:
+    """Yield the names of labels, whose concepts are given; a label without a concept is its own name."""
     for label, concept in zip(labels, concepts, strict=True):
         if concept == NO_CONCEPT:
             yield from expand_name(label, label)
         else:
             yield from iterate_concept_names(vocabulary, concept, label, language, should_fall_back)
-    matched = set(concepts)
-    for concept in range(len(vocabulary)):
-        if concept not in matched and not vocabulary.deprecated[concept]:
-            yield from iterate_concept_names(vocabulary, concept, vocabulary.uri(concept), language, should_fall_back)
 
 
 def iterate_concept_names(
