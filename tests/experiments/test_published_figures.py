@@ -1,4 +1,4 @@
-"""Published figures of experiments/*.toml against the tables in the text of the papers, where `../shared/papers` is."""
+"""Published figures and counts of experiments against the text of the papers, where `../shared/papers` is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.rows import list_tables, load_experiment
+from experiments.datasets import load_catalogue
+from experiments.rows import TABLES_FOLDER, list_tables, load_experiment
 
 PAPERS = Path(__file__).parents[3] / "shared" / "papers"
 if not PAPERS.is_dir():
@@ -72,3 +73,37 @@ def test_a_wrong_figure_is_found():
     assert is_printed([69.26, 62.72, 57.63], FILES["Rank-AE"])
     assert not is_printed([69.26, 62.72, 57.62], FILES["Rank-AE"])
     assert not is_printed([69.26, 57.63, 62.72], FILES["Rank-AE"])
+
+
+def test_counts_of_data_sets_are_those_of_the_papers():
+    for entry in load_catalogue().values():
+        for counts in entry.published:
+            for start, pattern in FILES.items():
+                if counts["source"].startswith(start):
+                    text = "".join(path.read_text(encoding="utf-8") for path in PAPERS.glob(pattern))
+                    values = [value for name, value in counts.items() if name != "source"]
+                    printed = [f"{value:,}" if isinstance(value, int) else f"{value:g}" for value in values]
+                    missing = [number for number in printed if not re.search(rf"(?<![\d,.]){number}", text)]
+                    assert not missing, entry.name
+
+
+SIZES = {"height": r"\bH = (\d+)", "arity": r"\bK = (\d+)", "candidates": r"\bC = (\d+)"}
+
+
+@pytest.mark.parametrize("table", ["attention-tables2-3", "attention-table4"])
+def test_rows_train_the_tree_that_their_figures_are_of(table):
+    """The papers print H, K and C beside the figures; the rows have them in their names."""
+    for row in load_experiment(TABLES_FOLDER / f"{table}.toml").rows:
+        printed = {name: int(found[1]) for name, form in SIZES.items() if (found := re.search(form, row.name))}
+        assert "height" in printed
+        assert printed.items() <= row.settings["params"].items(), row.name
+
+
+def test_rows_have_the_clusters_of_figures_4_and_5():
+    rows = load_experiment(TABLES_FOLDER / "aplc-figures4-5.toml").rows
+    text = " ".join((PAPERS / "003_506df5928f743148.txt").read_text(encoding="utf-8").split())
+    clusters = [row.settings["params"] for row in rows if row.name.startswith("clusters=")]
+    assert {params["clusters"] for params in clusters} == set(range(1, 7))
+    assert not any("proportions" in params for params in clusters)  # equal shares
+    shares = {tuple(row.settings["params"].get("proportions", ())) for row in rows} - {()}
+    assert shares == {tuple(map(float, found.split(","))) for found in re.findall(r"\(([\d., ]{13,16})\)", text)}
