@@ -78,7 +78,8 @@ def make_fidelity_page() -> str:
         "# From paper to code and test",
         "Every numbered equation, algorithm, table and figure of the papers, the code that implements it and the test "
         "that holds it: most compare the code with an independent implementation of the formula. Generated from "
-        "`tests/project/fidelity.toml`; a test fails if a row names no test or an item has no row.",
+        "`tests/project/fidelity.toml`; a test fails if a row names no test or an item has no row. Tests of "
+        "`test_published_figures.py` read the text of the papers, which is not in the repository.",
     ]
     for key, paper in table["papers"].items():
         rows = [

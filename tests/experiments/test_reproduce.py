@@ -371,6 +371,27 @@ def test_average_ranks_of_rank_ae_are_those_of_its_figures(tmp_path):
     assert "| rank_ae | 1.78 | 1.78 | 1.89 | 1.89 |" in (tmp_path / "page.md").read_text()
 
 
+# Parameters that an ablation changes; λ has the scale of the loss.
+ABLATIONS = {
+    "Rank-AE": set(),
+    "no attention": {"attention"},
+    "no ranking loss": {"loss", "balance"},
+    "no labels as input": {"balance", "distance_weight"},
+}
+
+
+@pytest.mark.parametrize("table", ["rank_ae-ablation", "rank_ae-ablation-ours"])
+def test_ablations_change_one_part(table):
+    jobs = rows.load_experiment(TABLES / f"{table}.toml").rows
+    params = {job.settings["name"]: job.settings["params"] for job in jobs}
+    for name, own in params.items():
+        corpus, _, variant = name.partition(", ")
+        whole = params[f"{corpus}, Rank-AE"]
+        assert {key for key in own | whole if own.get(key) != whole.get(key)} == ABLATIONS[variant], name
+        assert own.get("attention", True) is (variant != "no attention")
+        assert own.get("loss", "ranking") == ("bce" if variant == "no ranking loss" else "ranking")
+
+
 def test_row_with_several_corpora_is_expanded(tmp_path):
     (tmp_path / "table.toml").write_text("""
         data = ["a", "b"]

@@ -188,6 +188,18 @@ def test_xlnet_is_independent_of_the_side_of_padding():
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "mpnet"])
+def test_encoder_has_the_pretrained_weights(kind):
+    """Section 3.1 and eq. 1: the encoder is the pretrained one, whose states transformers computes."""
+    pretrained, ours = AutoModel.from_pretrained(tiny(kind)).eval(), load_encoder(tiny(kind)).eval()
+    weights = pretrained.state_dict()
+    assert len(ours.state_dict()) > 10
+    assert all(torch.equal(array, weights[name]) for name, array in ours.state_dict().items())
+    ids = torch.tensor([[7, 8, 9, 3, 2]])
+    with torch.no_grad():
+        torch.testing.assert_close(ours(ids).last_hidden_state, pretrained(ids).last_hidden_state)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "mpnet"])
 def test_encoder_is_rebuilt_from_its_configuration(kind):
     model = load_encoder(tiny(kind))
     again = build_encoder(dump_config(model))

@@ -151,7 +151,9 @@ def test_max_pooling_ignores_padding():
     states[~mask] = 0  # padding is larger than every word's state
     with torch.no_grad():
         result = head(states, mask)
-        np.testing.assert_allclose(result, head.logits(states[:, :3].amax(1)), rtol=1e-6)
+        w, m = {name: value.numpy() for name, value in head.named_parameters()}, states[0, :3].numpy().max(axis=0)
+        hidden = np.maximum(0, w["hidden.0.weight"] @ m + w["hidden.0.bias"])
+        np.testing.assert_allclose(result[0], w["output.weight"] @ hidden + w["output.bias"], atol=1e-6)
         weights = head.attribute_words(states, mask, 2)
     assert (weights[3:] == 0).all()
 
@@ -461,6 +463,19 @@ def valid_model():
     return replace(SMALL, epochs=1).fit(make_planted_tokens(40, 1), run=ONE)
 
 
+@pytest.mark.parametrize("label", [0, 7])
+def test_weights_of_words_are_the_attention_of_the_label(label, valid_model):
+    """Fig. 2 of the first version, Fig. 1 of the appendix: words have the α of eq. 4."""
+    document, network = make_planted_tokens(1, 5), valid_model.levels[-1].network.load_on(CPU)
+    batch = TokenLoader(document.tokens("words"), CPU).load_batch(np.array([0]))
+    with torch.no_grad():
+        states = network.encoder(batch)[0, : batch.max_length].numpy()
+    scores = np.array([np.exp(h @ network.head.rows.weight[label].detach().numpy()) for h in states])
+    result = valid_model.explain(document, label).per_token
+    assert np.ptp(result) > 0
+    np.testing.assert_allclose(result, scores / scores.sum(), rtol=1e-4)
+
+
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_damaged_network_is_rejected(damage, valid_model):
     valid_model.check()
@@ -520,6 +535,31 @@ def test_preset_replaces_unset_parameters():
     assert AttentionXML(preset="Amazon-670K", hidden=256).hidden == 256  # equal to the default, but set
     assert replace(recipe, hidden=256).hidden == 256
     assert Classifier("attention_xml", preset="Amazon-670K", arity=4).get_params()["hidden"] == 512
+
+
+# Published: LSTM units, fully connected layers, batch, epochs, and H, K, C of a tree. Those of the first version are in
+# its "Experimental Settings", H, K and C in appendix A, the rest in the authors' code.
+PUBLISHED = {
+    "EUR-Lex": (256, (256,), 40, 30, 0),
+    "Wiki10-31K": (256, (256,), 40, 30, 0),
+    "AmazonCat-13K": (512, (512, 256), 200, 10, 0),
+    "Amazon-670K": (512, (512, 256), 200, 10, 3, 8, 160),
+    "Wiki-500K": (512, (512, 256), 200, 5, 1, 64, 15),
+    "Amazon-3M": (512, (512, 256), 200, 5, 3, 8, 160),
+    "RCV1": (256, (256,), 40, 50, 0),
+    "EUR-Lex-2018": (256, (256,), 40, 50, 0),
+    "Wiki10-31K-2018": (256, (256,), 40, 50, 0),
+    "WikiLSHTC-325K": (512, (512, 256), 40, 10, 0),
+    "AmazonCat-13K-2018": (512, (512, 256), 40, 10, 0),
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION_XML_PRESETS)
+def test_presets_are_the_settings_of_the_papers(name):
+    recipe = AttentionXML(preset=name, vectors="glove-50d")
+    names = ("hidden", "layers", "batch", "epochs", "height", "arity", "candidates")[: len(PUBLISHED[name])]
+    assert tuple(getattr(recipe, parameter) for parameter in names) == PUBLISHED[name]
+    assert (recipe.dropout, recipe.rate, recipe.dimension, recipe.loss) == (0.5, 0.001, 300, "mean")
 
 
 def test_presets_set_all_published_settings():

@@ -356,6 +356,25 @@ def test_preset_trains_eqs_1_to_5():
     assert result == pytest.approx(expected, rel=1e-5)
 
 
+def test_prediction_of_a_preset_is_d_of_f():
+    """Section 2.2: F maps the features to the common space, D decodes it, and E is not used."""
+    data, test = make_planted_features(60, 1), make_planted_features(9, 2)
+    model = RankAE(preset="paper", layer=6, hidden=5, epochs=2).fit(data, run=ONE)
+    w, expected = model.network.weights.arrays, []
+    for values in test.X.toarray():
+        V = [v * w["features.embedding.weight"][j] for j, v in enumerate(values) if v]
+        squeeze, excite = (w[f"features.attention.{name}.weight"] for name in ("squeeze", "excite"))
+        M = [v * sigmoid(excite @ np.maximum(0, squeeze @ v)) for v in V]
+        x_h = w["features.output.weight"] @ np.sum(M, axis=0) + w["features.output.bias"]
+        first = w["decoder.first.weight"] @ x_h + w["decoder.first.bias"]
+        scaled = (first - w["decoder.inner.norm.mean"]) / np.sqrt(w["decoder.inner.norm.variance"] + 1e-5)
+        inner = np.maximum(0, scaled * w["decoder.inner.norm.weight"] + w["decoder.inner.norm.bias"])
+        expected.append(sigmoid(w["decoder.output.weight"] @ inner + w["decoder.output.bias"]))
+    result = model.predict(test, 12, ONE)
+    np.testing.assert_allclose(result.scores, np.take_along_axis(np.array(expected), result.labels, axis=1), rtol=1e-3)
+    assert (np.diff(result.scores) <= 0).all()
+
+
 @pytest.mark.parametrize("method", [RankAE(layer=16, hidden=8, channels=8, inner_dropout=0.0), C2AE(layer=16)])
 def test_bf16_loss_is_close_to_float32(method):
     """Compare autocast to bf16, as on a GPU, with float32."""

@@ -1,0 +1,39 @@
+"""Print how many test assignments of labels that no training document has are among a model's first predictions.
+
+python experiments/unseen_labels.py MODEL ../shared/data/tibkat-gnd-en
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from xmtc import Classifier
+from xmtc.core.run import Run
+from xmtc.data.corpus import open_corpus
+
+DEPTHS = (5, 20)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("corpus", type=Path, help="folder of train.jsonl.gz and test.jsonl.gz")
+    parser.add_argument("--threads", type=int, default=0)
+    args = parser.parse_args()
+    train, test = (open_corpus(str(args.corpus / f"{part}.jsonl.gz")) for part in ("train", "test"))
+    seen = {label for document in train for label in document.labels}
+    pairs = [(document.text, unseen) for document in test if (unseen := set(document.labels) - seen)]
+    run = Run(threads=args.threads or None, device="cpu")
+    found = Classifier.load(args.model).predict([text for text, _ in pairs], k=max(DEPTHS), run=run)
+    n = sum(len(labels) for _, labels in pairs)
+    row = {"documents": len(pairs), "unseen": n}
+    for k in DEPTHS:
+        n_found = sum(len(labels & set(best[:k])) for (_, labels), best in zip(pairs, found, strict=True))
+        row |= {f"found@{k}": n_found, f"unseen R@{k}": round(100 * n_found / n, 2)}
+    print(json.dumps(row))
+
+
+if __name__ == "__main__":
+    main()
