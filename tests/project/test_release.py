@@ -61,13 +61,6 @@ def test_every_extra_has_a_row_in_the_documentation():
     assert set(re.findall(r"^\| `(\w+)` \| [\d,]+ \|", page, re.MULTILINE)) == extras
 
 
-def test_conda_recipe_needs_what_the_wheel_needs():
-    recipe = (ROOT / "packaging/conda/recipe.yaml").read_text()
-    needed = {re.sub(r"^zlib-ng", "python-zlib-ng", line).replace(">", " >", 1) for line in PROJECT["dependencies"]}
-    run = recipe.partition("\n  run:\n")[2].partition("\n  run_constraints:")[0]
-    assert set(re.findall(r"- (.+)", run)) == needed | {"python >=3.11"}
-
-
 @pytest.mark.parametrize("name", release.LOCKS)
 def test_every_locked_package_has_a_hash(name):
     entries = re.split(r"\n(?=\S)", (ROOT / name).read_text().strip())
