@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from packaging.requirements import Requirement
 
-EXTRAS = ("neural", "serve", "mcp", "tune", "neighbours", "tables", "documents", "vocab", "languages")
+EXTRAS = ("arrow", "neural", "serve", "mcp", "tune", "neighbours", "tables", "documents", "vocab", "languages")
 
 
 class Dependency(NamedTuple):

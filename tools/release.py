@@ -25,7 +25,7 @@ DIST = ROOT / "dist"
 # Lock file → extras. The container has its own lock without packages for developers.
 LOCKS = {
     "requirements.lock": ("dev", "release"),
-    "requirements-serve.lock": ("serve", "mcp", "tables", "documents", "vocab", "languages"),
+    "requirements-serve.lock": ("arrow", "serve", "mcp", "tables", "documents", "vocab", "languages"),
 }
 HEADER = "# Made by `make lock` from pyproject.toml and constraints.txt: the extras {}, pinned, with hashes.\n"
 # PyTorch has a build for each accelerator, so its build is not locked: `make setup` installs the version of
@@ -90,7 +90,7 @@ def build_packages(folder: Path) -> dict[str, str]:
 def write_sbom(path: Path) -> None:
     """Write the bill of materials of a user's installation, with all extras that this repository tests."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
-        requirements.write(resolve("neural", "tune", "vocab"))
+        requirements.write(resolve("arrow", "neural", "tune", "vocab"))
         requirements.flush()
         how = ["--pyproject", ROOT / "pyproject.toml", "--mc-type", "library", "--output-reproducible"]
         words = [sys.executable, "-m", "cyclonedx_py", "requirements", requirements.name, *how, "--output-file", path]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
 
 # Characters that a terminal interprets: controls, line and paragraph separators, and direction marks; and lone
 # surrogates, with which Python represents bytes that are not UTF-8.
@@ -11,6 +13,7 @@ CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u2
 
 # Optional packages by module name: title, and extra of pyproject.toml.
 EXTRAS = {
+    "pyarrow": ("pyarrow", "arrow"),
     "torch": ("PyTorch", "neural"),
     "transformers": ("transformers", "neural"),
     "tokenizers": ("tokenizers", "neural"),
@@ -77,6 +80,14 @@ def as_missing_extra(feature: str, error: ImportError) -> ImportError:
         return error
     title, extra = EXTRAS[package]
     return MissingExtra(f"{feature} needs {title}: {format_install_command(extra)}")
+
+
+def import_extra(module: str, feature: str) -> Any:
+    """Return a module of an optional package; raise MissingExtra if the package is not installed."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise as_missing_extra(feature, error) from None
 
 
 def format_install_command(extra: str) -> str:

@@ -54,8 +54,14 @@ NOT_RUN = {
     "docs/how-to/combine-models.md": (1, "an endpoint; tests/classifier/test_reranking.py has one on loopback"),
     "docs/how-to/keep-alive.md": (3, "new texts, a service and nginx; tests/scores/test_drift.py runs xmtc drift"),
     "docs/how-to/review.md": (1, "a service; tests/server/test_desk.py and tests/browser/test_desk.py run it"),
-    "docs/how-to/serve.md": (3, "services and Docker; tests/server/test_process.py and test_container.py run them"),
-    "docs/how-to/share-a-model.md": (2, "the Hugging Face Hub; tests/hub/test_hub.py runs one on loopback"),
+    "docs/how-to/serve.md": (
+        4,
+        "services and Docker; run by tests/server/test_process.py, test_container.py and test_monitoring.py",
+    ),
+    "docs/how-to/share-a-model.md": (
+        3,
+        "the Hugging Face Hub, tests/hub/test_hub.py runs one on loopback; MLflow, tests/export/test_mlflow.py runs it",
+    ),
     "docs/how-to/use-a-cluster.md": (4, "several machines; tests/cluster/test_ray_cluster.py has several nodes on one"),
     "docs/how-to/performance.md": (2, "a GPU, and vectors and encoders to download; several processes"),
     "docs/how-to/vectors-and-encoders.md": (6, "vectors and encoders to download"),

@@ -25,6 +25,7 @@ LAYERS = [
         "tagger",
         "model_folder",
         "hub",
+        "mlflow",
         "parameters",
         "analyzer_selection",
         "name_documents",

@@ -1,4 +1,4 @@
-"""Commands from a corpus to an explanation, as installed, and without the modules that Windows does not have."""
+"""Commands from a corpus to an explanation: as installed, as on Windows, and without packages they do not need."""
 
 from __future__ import annotations
 
@@ -33,7 +33,21 @@ for name in ("fcntl", "grp", "pty", "pwd", "readline", "resource", "syslog", "te
 from xmtc.cli import main
 main()
 """
-WAYS = {"installed": XMTC, "as on Windows": [sys.executable, "-c", AS_ON_WINDOWS]}
+# pyarrow is an extra; scikit-learn is only needed by the estimator and a few methods.
+WITHOUT_PACKAGES = """
+import sys
+
+for name in ("pyarrow", "sklearn", "pandas", "torch"):
+    sys.modules[name] = None
+
+from xmtc.cli import main
+main()
+"""
+WAYS = {
+    "installed": XMTC,
+    "as on Windows": [sys.executable, "-c", AS_ON_WINDOWS],
+    "without packages": [sys.executable, "-c", WITHOUT_PACKAGES],
+}
 Run = Callable[..., str]
 
 
@@ -74,6 +88,10 @@ def test_explain_runs(run: Run) -> None:
 
 def test_info_runs(run: Run) -> None:
     assert json.loads(run("info", "model", "--verify"))["method"] == "parabel"
+
+
+def test_export_runs(run: Run) -> None:
+    run("export", "model", "-o", "arrays")
 
 
 def test_bad_line_is_saved_to_rejects(run: Run, tmp_path: Path) -> None:

@@ -55,6 +55,12 @@ def test_every_direct_dependency_is_pinned_and_locked():
     assert {name: locked[name] for name in in_lock} == {name: chosen[name] for name in in_lock}
 
 
+def test_every_extra_has_a_row_in_the_documentation():
+    page = (ROOT / "docs/reference/dependencies.md").read_text()
+    extras = PROJECT["optional-dependencies"].keys() - {"all", "test", "dev", "release"}
+    assert set(re.findall(r"^\| `(\w+)` \| [\d,]+ \|", page, re.MULTILINE)) == extras
+
+
 @pytest.mark.parametrize("name", release.LOCKS)
 def test_every_locked_package_has_a_hash(name):
     entries = re.split(r"\n(?=\S)", (ROOT / name).read_text().strip())

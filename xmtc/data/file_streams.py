@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from xmtc.data.encodings import WIDE_BYTE_ORDER_MARKS, Encoding, detect_utf16_without_mark
-from xmtc.errors import XmtcError, find_similar_names
+from xmtc.errors import XmtcError, find_similar_names, import_extra
 from xmtc.storage.atomic import atomic_file, describe_error, remove_stale_files
 
 zlib_backend: Any = zlib
@@ -335,9 +335,7 @@ def _open_decompressor(raw: io.BufferedReader, compression: str) -> Any:
         return GzipReader(raw)
     if compression == "bzip2":
         return bz2.BZ2File(raw)
-    import pyarrow
-
-    return pyarrow.CompressedInputStream(raw, "zstd")
+    return import_extra("pyarrow", "Reading zstd").CompressedInputStream(raw, "zstd")
 
 
 def _open_compressor(raw: IO[bytes], path: str) -> AbstractContextManager[Any]:
@@ -347,8 +345,7 @@ def _open_compressor(raw: IO[bytes], path: str) -> AbstractContextManager[Any]:
     if compression == "bzip2":
         return bz2.BZ2File(raw, "wb")
     if compression == "zstd":
-        import pyarrow
-
+        pyarrow = import_extra("pyarrow", "Writing zstd")
         # A duplicate, because pyarrow closes the file, which is renamed later
         return pyarrow.CompressedOutputStream(os.fdopen(os.dup(raw.fileno()), "wb"), "zstd")
     return nullcontext(raw)

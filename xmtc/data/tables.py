@@ -14,7 +14,7 @@ from xmtc.data.corpus_input import CorpusInput
 from xmtc.data.document import Document
 from xmtc.data.formats import CorpusFormat, Dimensions
 from xmtc.data.formats.parquet import ROWS_PER_BATCH, iter_batch_rows, read_table_rows, select_columns
-from xmtc.errors import XmtcError
+from xmtc.errors import XmtcError, import_extra
 
 TABLE_FORMAT = "table"
 COLUMN_ATTRIBUTES = ("columns", "column_names", "schema")
@@ -60,8 +60,7 @@ def get_library(table: Any) -> str:
 
 def to_arrow(table: Any) -> Any:
     """Return a table as a pyarrow.Table, without a copy where its library holds Arrow arrays."""
-    import pyarrow
-
+    pyarrow = import_extra("pyarrow", "A table as a corpus")
     if is_data_set(table):
         return table.with_format("arrow")[:]
     try:
@@ -106,7 +105,6 @@ def add_column(table: Any, name: str, values: list[Any]) -> Any:
         return table.with_columns(sys.modules["polars"].Series(name, values))
     if is_data_set(table):
         return table.add_column(name, values)
-    import pyarrow
-
+    pyarrow = import_extra("pyarrow", "A table with predictions")
     arrow = to_arrow(table)
     return arrow.append_column(name, pyarrow.array(values))

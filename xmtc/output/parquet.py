@@ -6,17 +6,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
+from xmtc.errors import import_extra
 from xmtc.output.table import Cell, Column, Prediction, PredictionTable, WriteFunction, format_plain_number
 
 
 @contextmanager
 def parquet(stream: IO[bytes], table: PredictionTable) -> Iterator[WriteFunction]:
-    import pyarrow
-    from pyarrow.parquet import ParquetWriter
-
+    pyarrow, arrow_parquet = (import_extra(name, "A Parquet file") for name in ("pyarrow", "pyarrow.parquet"))
     kinds = {str: pyarrow.string(), int: pyarrow.int32(), float: pyarrow.float32()}
     schema = pyarrow.schema([(column.name, kinds[column.kind]) for column in table.columns])
-    with ParquetWriter(stream, schema, compression="zstd") as writer:
+    with arrow_parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
 
         def write(answers: Iterable[Prediction]) -> None:
             rows = [row for answer in answers for row in table.rows(answer)]

@@ -64,6 +64,7 @@ def create_app(settings: Settings, on_start: Callable[[], None] = lambda: None) 
         lifespan=lifespan,
         docs_url=None,  # these pages load scripts from other hosts
         redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,  # names of the functions of generated clients
     )
     app.state.service = service
     add_routes(app, service)

@@ -85,7 +85,7 @@ def build_reconciliation_routes(service: Service) -> APIRouter:
         return await answer(name, queries, request)
 
     @router.get("/{name}/reconcile/suggest")
-    async def suggest(
+    async def suggest_labels(
         name: str,
         request: Request,
         prefix: Annotated[str, Query(max_length=MAX_SEARCH_CHARACTERS)],

