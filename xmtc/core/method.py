@@ -341,6 +341,12 @@ class Method(ParameterSet, ABC):
         """Return the rows of data that training holds out for early stopping, or None if it trains on all."""
         return None
 
+    def for_holdout(self) -> Method:
+        """Return the method of models whose scores for held-out documents calibrate a model of this method.
+
+        It may be cheaper, if its scores are distributed nearly as those of this method."""
+        return self
+
     def update(self, model: Model, change: DatasetChange, run: Run) -> ModelUpdate | None:
         """Train only what a change of the training data affects, starting from the model of this method before.
 

@@ -2,18 +2,19 @@
 10 cases (`methods/ensemble/calibrated_model.py`).
 
 The held-out documents are the validation documents of the user; those that a network holds out for early stopping; or
-folds of a random tenth each, until they have 2,000 documents. In the last case one more model (held-out twin) is
-trained without each fold for the calibration curve, and the model itself is trained on all documents, as in
-scikit-learn's CalibratedClassifierCV(ensemble=False). Small corpora have up to ten folds, because their probabilities
-are as good as the number of held-out documents; from 20,000 documents on there is one fold. If the held-out documents
-are few among many, the model is trained once without them, and every label keeps a training document.
+folds of random documents. In the last case one more model (held-out twin) is trained without each fold for the
+calibration curve, and the model itself is trained on all documents, as in scikit-learn's
+CalibratedClassifierCV(ensemble=False). A twin may be cheaper than the model (`Method.for_holdout`). A fold has a tenth
+of the documents or 2,000, whichever is more, but at most 30 %: a large fold makes the twin cheaper and the curve more
+reliable. Small corpora have up to three folds, because their probabilities are as good as the number of held-out
+documents. If 2,000 documents are few among many, the model is trained once without them, and every label keeps a
+training document.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -42,8 +43,9 @@ from xmtc.scores.drift import DriftReference
 from xmtc.tagger import Tagger
 
 HELD_OUT_FRACTION = 0.1  # of the labelled documents in a fold, if the method does not hold out documents itself
-MAX_FOLDS = 10
-MAX_HELD_OUT_DOCUMENTS = 2000  # folds are added until they have this many documents
+MAX_HELD_OUT_FRACTION = 0.3  # of the documents of a small corpus; twins without more are much worse than the model
+MAX_FOLDS = 3
+MAX_HELD_OUT_DOCUMENTS = 2000  # folds are added until they have about this many documents
 FEW_CALIBRATION_DOCUMENTS = 1000  # fewer are reported (docs/results/calibration.md)
 MIN_CALIBRATION_DOCUMENTS = 100  # with fewer, probabilities are off by up to 0.06 (docs/results/calibration.md)
 MAX_SINGLE_TRAINING_FRACTION = 0.02  # held-out documents up to this fraction are not worth a second training
@@ -165,24 +167,39 @@ def choose_folds(method: Method, data: Dataset) -> tuple[list[np.ndarray], bool]
     own_rows = method.select_held_out_rows(data)
     if own_rows is not None:
         return [own_rows], False
-    seed, n_rows = getattr(method, "seed", 0), count_fold_rows(len(find_labelled_rows(data)))
+    seed, n_labelled = getattr(method, "seed", 0), len(find_labelled_rows(data))
+    plan = plan_folds(method, n_labelled, data.document_labels.shape[0])
+    if plan.is_single_training:
+        return [sample_rows_keeping_labels(data, seed, plan.n_rows)], True
+    if plan.n_rows < MIN_CALIBRATION_DOCUMENTS:
+        return [np.arange(plan.n_rows)], False
+    return sample_folds(data, seed, plan.n_rows, plan.n_folds), False
+
+
+class FoldPlan(NamedTuple):
+    """Number and size of the folds, and whether the model is trained once, without its only fold."""
+
+    n_folds: int
+    n_rows: int
+    is_single_training: bool = False
+
+
+def plan_folds(method: Method, n_labelled: int, n_docs: int) -> FoldPlan:
+    """Return the folds for some labelled documents among all documents.
+
+    Methods with early stopping, whose further trainings are expensive, have one fold of a tenth.
+    """
+    n_tenth = int(HELD_OUT_FRACTION * n_labelled)
+    n_rows = min(MAX_HELD_OUT_DOCUMENTS, n_tenth)
     if n_rows < MIN_CALIBRATION_DOCUMENTS:
-        return [np.arange(n_rows)], False
-    if n_rows <= MAX_SINGLE_TRAINING_FRACTION * data.document_labels.shape[0]:
-        return [sample_rows_keeping_labels(data, seed, n_rows)], True
-    return sample_folds(data, seed, n_rows, count_folds(method, n_rows)), False
-
-
-def count_fold_rows(n_labelled: int) -> int:
-    return min(MAX_HELD_OUT_DOCUMENTS, int(HELD_OUT_FRACTION * n_labelled))
-
-
-def count_folds(method: Method, n_fold_rows: int) -> int:
-    """Return the number of folds: one for methods with early stopping, whose further trainings are expensive."""
+        return FoldPlan(1, n_rows)
+    if n_rows <= MAX_SINGLE_TRAINING_FRACTION * n_docs:
+        return FoldPlan(1, n_rows, True)
     members = method.members if isinstance(method, CombinedMethod) else [method]
     if any(has_early_stopping(member) for member in members):
-        return 1
-    return min(MAX_FOLDS, ceil(MAX_HELD_OUT_DOCUMENTS / n_fold_rows))
+        return FoldPlan(1, n_rows)
+    n_rows = min(max(MAX_HELD_OUT_DOCUMENTS, n_tenth), int(MAX_HELD_OUT_FRACTION * n_labelled))
+    return FoldPlan(min(MAX_FOLDS, max(1, round(MAX_HELD_OUT_DOCUMENTS / n_rows))), n_rows)
 
 
 def has_early_stopping(method: Method) -> bool:
@@ -194,11 +211,11 @@ def count_trainings(method: Method, n_docs: int) -> int:
 
     It is an upper bound for a combination, whose members may hold out documents themselves.
     """
-    n_rows = count_fold_rows(n_docs)
-    if method.has_own_calibration or n_rows < MIN_CALIBRATION_DOCUMENTS:
+    plan = plan_folds(method, n_docs, n_docs)
+    if method.has_own_calibration or plan.n_rows < MIN_CALIBRATION_DOCUMENTS:
         return 1
-    is_single_training = has_early_stopping(method) or n_rows <= MAX_SINGLE_TRAINING_FRACTION * n_docs
-    return 1 if is_single_training and not isinstance(method, CombinedMethod) else 1 + count_folds(method, n_rows)
+    is_single_training = has_early_stopping(method) or plan.is_single_training
+    return 1 if is_single_training and not isinstance(method, CombinedMethod) else 1 + plan.n_folds
 
 
 def calibrate_tagger(tagger: Tagger, documents: Iterable[Document], run: Run = Run()) -> Tagger:

@@ -1,7 +1,8 @@
 """Training of a model together with its holdout models, for calibration.
 
-A holdout model has the same method, but is trained without some documents, a fold. Its scores for these documents show
-how to calibrate the model, which is trained on all documents.
+A holdout model has the same method, or a cheaper one with similar scores (`Method.for_holdout`), but is trained without
+some documents, a fold. Its scores for these documents show how to calibrate the model, which is trained on all
+documents.
 
 A network with early stopping already holds out documents, so it is its own holdout model. In a combination, each member
 is trained this way, so slow networks are trained once, and fast linear methods once more for each fold.
@@ -43,7 +44,7 @@ def fit_with_holdout_models(
         return model, [model]
 
     claim_checkpoint(run, method, data, prefix=CLAIM_PREFIX)
-    holdout_models = [model for _, model in iterate_fold_models(method, data, folds, run)]
+    holdout_models = [model for _, model in iterate_fold_models(method.for_holdout(), data, folds, run)]
     model = method.fit(data, None, replace(run, checkpoint=run.checkpoint.sub_checkpoint("model")))
     return model, holdout_models
 

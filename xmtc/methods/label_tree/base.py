@@ -6,6 +6,7 @@ The methods differ in how they build the trees and in the loss.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from xmtc.linear.tree_update import update_trees
 
 # Documents × passes after which a node stops early (docs/explanation/linear-engine.md).
 CHEAP_TREE_NODE_VISITS = 5_000_000
+HOLDOUT_TREE_SHARE = 0.6  # of the trees in a held-out model; the scores of fewer differ (docs/results/calibration.md)
 ARITIES = (2, 4, 8, 16, 32, 64)  # powers of two, because wide trees are compressed binary trees
 
 
@@ -87,6 +89,9 @@ class LinearLabelTrees(Method):
     def seeds(self) -> list[SeedKey]:
         """Seeds of the trees, which no other value of `seed` shares."""
         return [(self.seed, tree) for tree in range(self.n_trees)]
+
+    def for_holdout(self) -> LinearLabelTrees:
+        return self.replace(n_trees=ceil(HOLDOUT_TREE_SHARE * self.n_trees))
 
     def load_kernels(self) -> None:
         # max_leaf=8 gives inner nodes and leaves with two children and with more, which use different kernels

@@ -25,6 +25,8 @@ from xmtc.linear.packing import SparseWeights, prune_weights
 from xmtc.linear.solver import Solver, make_random_order
 from xmtc.methods.one_vs_all.base import BlockTrainer, OneVsAll
 
+HOLDOUT_PASSES = 3  # maximum passes of a held-out model; the scores of fewer differ (docs/results/calibration.md)
+
 
 @dataclass(frozen=True)
 class DiSMEC(OneVsAll):
@@ -61,6 +63,9 @@ class DiSMEC(OneVsAll):
         log=True,
     )
     seed: int = param(0, "Random seed of the order of documents.", low=0, high=2**32 - 1)
+
+    def for_holdout(self) -> DiSMEC:
+        return self.replace(max_passes=min(HOLDOUT_PASSES, self.max_passes))
 
     def build_block_trainer(self, data: Dataset) -> BlockTrainer:
         solver = Solver(C=self.C, eps=self.eps, max_passes=self.max_passes, seed=self.seed)
