@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -198,12 +198,8 @@ class LabelNames:
 
     def with_labels(self, targets: np.ndarray) -> LabelNames:
         """Return the names with label i as label targets[i]; names of labels with a negative target are left out."""
-        rows = np.flatnonzero(targets[self.labels] >= 0)
-        tokens, vectors, subwords = (
-            None if view is None else view.select_rows(rows) for view in (self.tokens, self.vectors, self.subwords)
-        )
-        labels = targets[self.labels[rows]].astype(np.int32)
-        return LabelNames(tokens, labels, self.preferred[rows], vectors, subwords)  # type: ignore[arg-type]
+        kept = self.select(targets[self.labels] >= 0)
+        return replace(kept, labels=targets[kept.labels].astype(np.int32))
 
 
 @dataclass(frozen=True)
