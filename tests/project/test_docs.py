@@ -55,8 +55,8 @@ NOT_RUN = {
     "docs/how-to/keep-alive.md": (3, "new texts, a service and nginx; tests/scores/test_drift.py runs xmtc drift"),
     "docs/how-to/review.md": (1, "a service; tests/server/test_desk.py and tests/browser/test_desk.py run it"),
     "docs/how-to/serve.md": (
-        4,
-        "services and Docker; run by tests/server/test_process.py, test_container.py and test_monitoring.py",
+        5,
+        "services and Docker; run by test_process.py, test_container.py, test_monitoring.py, test_opentelemetry.py",
     ),
     "docs/how-to/share-a-model.md": (
         3,
