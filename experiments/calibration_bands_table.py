@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from calibration_bands import FOLDS
 from scipy.sparse import csr_array
 
 from xmtc.core.predictions import NO_LABEL, Predictions
 from xmtc.methods.ensemble import calibrated_model
-from xmtc.scores.calibration import MAX_FOLDS, MAX_HELD_OUT_DOCUMENTS
+from xmtc.scores.calibration import MAX_HELD_OUT_DOCUMENTS
 
 PSEUDO_LABELS = {"one fold": 0, "folds": calibrated_model.TOP_PSEUDO_LABELS}
 
@@ -57,7 +58,7 @@ def measure(path: Path, part: str, kind: str) -> list[Band]:
     file = np.load(path)
     predictions, hits = read_part(file, "held-out")
     n_rows = int((file["folds"] == 0).sum())
-    n_folds = 1 if kind == "one fold" else min(MAX_FOLDS, ceil(MAX_HELD_OUT_DOCUMENTS / n_rows))
+    n_folds = 1 if kind == "one fold" else min(FOLDS, ceil(MAX_HELD_OUT_DOCUMENTS / n_rows))
     rows = file["folds"] < n_folds
     calibrated_model.TOP_PSEUDO_LABELS = PSEUDO_LABELS[kind]
     curve = calibrated_model.fit_isotonic_curve(

@@ -18,7 +18,13 @@ from xmtc.errors import XmtcError
 from xmtc.features.tfidf import Tfidf, choose_ngram_weight
 from xmtc.features.word_counts import WordCounts, compute_lifts, mark_single_words
 from xmtc.text.string_index import NOT_FOUND, StringIndex, index_distinct_words
-from xmtc.text.tokenizer import Tokenizer, count_per_document, is_word_character
+from xmtc.text.tokenizer import (
+    Tokenizer,
+    chunk_character_mask,
+    count_per_document,
+    is_word_character,
+    word_character_mask,
+)
 
 WORDS = "the Quick brown fox_1 jumps over ÉTÉ été naïve straße 東京 Σίσυφος x y 42 don't can't e-mail".split()
 
@@ -117,6 +123,14 @@ def test_counting_in_one_pass_equals_three_passes(stop_words):
 @given(st.characters(exclude_categories=["Mn", "Mc", "Me", "Cs"]))
 def test_word_characters_equal_python_except_for_marks(character):
     assert is_word_character(character) == bool(re.fullmatch(r"\w", character))
+
+
+def test_character_masks_agree_with_python():
+    words, chunks = word_character_mask(), chunk_character_mask()
+    codes = [*range(0x3000), *range(0, len(words), 7), *range(0xE0100, len(words))]
+    assert [bool(words[code]) for code in codes] == [is_word_character(chr(code)) for code in codes]
+    assert [bool(chunks[code]) for code in codes] == [not chr(code).isspace() for code in codes]
+    assert chunks[len(words) :].all()
 
 
 def test_combining_marks_do_not_split_words():

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import expit
 
 MAX_DENSE_BYTES = 1 << 31  # of a dense copy of the documents; larger ones stay sparse
 MIN_DENSE_SHARE = 0.1  # share of non-zero features from which a dense copy is faster
@@ -40,14 +39,20 @@ class NewtonProblem(NamedTuple):
 
     def compute_slopes(self, margins: np.ndarray) -> np.ndarray:
         if self.is_logistic:
-            return -self.costs * expit(-margins)
+            return -self.costs * compute_sigmoid(-margins)
         return -2 * self.costs * np.maximum(0, 1 - margins)
 
     def compute_curvatures(self, margins: np.ndarray) -> np.ndarray:
         if self.is_logistic:
-            probabilities = expit(margins)
+            probabilities = compute_sigmoid(margins)
             return self.costs * probabilities * (1 - probabilities)
         return 2 * self.costs * (margins < 1)
+
+
+def compute_sigmoid(values: np.ndarray) -> np.ndarray:
+    from scipy.special import expit  # imported here, because prediction does not need it
+
+    return expit(values)
 
 
 def add_bias_column(X: csr_array) -> np.ndarray | csr_array:

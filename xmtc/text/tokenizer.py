@@ -270,9 +270,16 @@ def batch_texts(texts: Iterable[str | Texts], size: int = BATCH_BYTES) -> Iterat
 def word_character_mask() -> np.ndarray:
     """Return which code points are word characters."""
     mask = np.zeros(WORD_CODES_END, bool)
+    mask[:LETTER_CODES_END] = np.strings.isalnum(list_characters(LETTER_CODES_END))
     for begin, end in ((0, LETTER_CODES_END), (VARIATION_SELECTORS_START, WORD_CODES_END)):
-        mask[begin:end] = [is_word_character(chr(code)) for code in range(begin, end)]
+        others = begin + np.flatnonzero(~mask[begin:end])
+        mask[others] = [is_word_character(chr(code)) for code in others.tolist()]
     return mask
+
+
+def list_characters(end: int) -> np.ndarray:
+    """Return the characters of the code points below `end`, for the vectorised string methods of NumPy."""
+    return np.arange(end, dtype=np.uint32).view("U1")
 
 
 def is_word_character(character: str) -> bool:
@@ -283,7 +290,7 @@ def is_word_character(character: str) -> bool:
 def chunk_character_mask() -> np.ndarray:
     """Return which code points are not white space."""
     mask = np.ones(CODES_END, bool)
-    mask[[code for code in range(WORD_CODES_END) if chr(code).isspace()]] = False
+    mask[:LETTER_CODES_END] = ~np.strings.isspace(list_characters(LETTER_CODES_END))
     return mask
 
 

@@ -25,7 +25,7 @@ from xmtc.linear.packing import SparseWeights, prune_weights
 from xmtc.linear.solver import Solver, make_random_order
 from xmtc.methods.one_vs_all.base import BlockTrainer, OneVsAll
 
-HOLDOUT_PASSES = 3  # maximum passes of a held-out model; the scores of fewer differ (docs/results/calibration.md)
+HOLDOUT_PASSES = 4  # maximum passes of a held-out model; the scores of fewer differ (docs/results/calibration.md)
 
 
 @dataclass(frozen=True)
