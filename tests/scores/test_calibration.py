@@ -131,7 +131,7 @@ def test_enough_documents_are_calibrated(train_calibrated, train_uncalibrated):
     assert isinstance(model, CalibratedModel)
     assert train_calibrated.tagger_.about["calibrate"] is True
     entry = train_calibrated.tagger_.about["scores"]
-    assert (entry["are"], entry["documents"]) == ("probabilities", 900)
+    assert (entry["are"], entry["documents"]) == ("probabilities", 1000)
     before, after = (
         each.evaluate(*noisy(*TEST), ["ECE@5"])["ECE@5"] for each in (train_uncalibrated, train_calibrated)
     )
@@ -148,10 +148,7 @@ def test_model_is_trained_on_all_documents_and_ranking_is_kept(train_calibrated,
 
 def test_training_says_how_many_further_trainings_calibrate(train_calibrated):
     reason = train_calibrated.tagger_.about["scores"]["because"]
-    assert reason == (
-        "calibrated on 900 held-out documents with 3 further trainings; with fewer than 1,000, probabilities are rough "
-        "estimates"
-    )
+    assert reason == "calibrated on 1,000 held-out documents with 10 further trainings"
     assert describe_calibration(300, "held-out ", 1) == (
         "calibrated on 300 held-out documents with 1 further training; with fewer than 1,000, probabilities are rough "
         "estimates"
@@ -172,9 +169,9 @@ def test_random_documents_with_labels_and_weights_are_held_out(train_calibrated)
     data = Pipeline.from_parameters(Parabel()).prepare(to_documents(*ENOUGH), ONE).data
     folds, is_single_training = choose_folds(Parabel(seed=3), data)
     assert not is_single_training
-    assert [len(rows) for rows in folds] == [300] * 3
-    np.testing.assert_array_equal(folds[0], sample_labelled_rows(data, 3, 0.3))
-    assert len(np.unique(np.concatenate(folds))) == 900
+    assert [len(rows) for rows in folds] == [100] * 10
+    np.testing.assert_array_equal(folds[0], sample_labelled_rows(data, 3, 0.1))
+    assert len(np.unique(np.concatenate(folds))) == 1000
     without = np.random.default_rng(0).random(data.n_docs) < 0.5
     labels = csr_array(data.Y.toarray() * ~without[:, None])
     weights = np.where(np.arange(data.n_docs) % 2, 1.0, 0.0)
@@ -205,15 +202,15 @@ def test_names_of_labels_are_no_documents_in_the_fraction_of_a_single_training()
     data = Dataset.from_matrix(csr_array((10_000, 3)), csr_array(np.ones((10_000, 1), np.float32)))
     folds, is_single_training = choose_folds(Parabel(), replace(data, is_name=is_name))
     assert not is_single_training
-    assert [len(rows) for rows in folds] == [300] * 3
+    assert [len(rows) for rows in folds] == [100] * 10
     assert max(rows.max() for rows in folds) < 1000
 
 
 def test_count_trainings():
     sizes = (999, 1_000, 2_000, 3_000, 10_000, 20_000, 99_999, 100_000)
-    assert [count_trainings(Parabel(), n_docs) for n_docs in sizes] == [1, 4, 4, 3, 2, 2, 2, 1]
+    assert [count_trainings(Parabel(), n_docs) for n_docs in sizes] == [1, 11, 11, 8, 2, 2, 2, 1]
     members = ("parabel", "plt")
-    assert count_trainings(Consensus(members=members), 1_000) == 4
+    assert count_trainings(Consensus(members=members), 1_000) == 11
     assert count_trainings(Consensus(members=("parabel", "pd_sparse")), 1_000) == 2
     assert count_trainings(Consensus(members=members, calibrated=True), 1_000) == 1
 
@@ -221,7 +218,7 @@ def test_count_trainings():
 def test_fold_sizes_grow_with_the_corpus():
     sizes = (1_000, 3_000, 6_000, 10_000, 40_000, 99_999)
     folds = [plan_folds(Parabel(), n_docs, n_docs) for n_docs in sizes]
-    assert [tuple(plan[:2]) for plan in folds] == [(3, 300), (2, 900), (1, 1800), (1, 2000), (1, 4000), (1, 9999)]
+    assert [tuple(plan[:2]) for plan in folds] == [(10, 100), (7, 300), (1, 1800), (1, 2000), (1, 4000), (1, 9999)]
     assert plan_folds(PDSparse(), 40_000, 40_000) == (1, 2000, False)  # early stopping
 
 
@@ -296,7 +293,7 @@ def test_members_that_hold_documents_out_are_trained_once_and_others_twice(monke
     settings = {"members": ("pd_sparse", "parabel"), "parabel.n_trees": 1, "parabel.max_leaf": 8, "analyzer": "words"}
     one = Classifier("consensus", **settings).fit(*MANY, run=ONE).tagger_
     assert counted == {PDSparse: [2000], Parabel: [1900, 2000]}
-    assert [count_trainings(kind(), 2000) for kind in counted] == [1, 4]
+    assert [count_trainings(kind(), 2000) for kind in counted] == [1, 11]
     other = Classifier("consensus", **settings, calibrate=False).fit(*MANY, run=ONE).tagger_
     assert is_equal(one.model.model, other.model)
 
