@@ -218,7 +218,7 @@ def test_count_trainings():
 def test_fold_sizes_grow_with_the_corpus():
     sizes = (1_000, 3_000, 6_000, 10_000, 40_000, 99_999)
     folds = [plan_folds(Parabel(), n_docs, n_docs) for n_docs in sizes]
-    assert [tuple(plan[:2]) for plan in folds] == [(10, 100), (7, 300), (1, 1800), (1, 2000), (1, 4000), (1, 9999)]
+    assert [tuple(plan[:2]) for plan in folds] == [(10, 100), (7, 300), (2, 1200), (1, 2000), (1, 4000), (1, 9999)]
     assert plan_folds(PDSparse(), 40_000, 40_000) == (1, 2000, False)  # early stopping
 
 

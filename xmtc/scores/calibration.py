@@ -5,10 +5,10 @@ The held-out documents are the validation documents of the user; those that a ne
 folds of random documents. In the last case one more model (held-out twin) is trained without each fold for the
 calibration curve, and the model itself is trained on all documents, as in scikit-learn's
 CalibratedClassifierCV(ensemble=False). A twin may be cheaper than the model (`Method.for_holdout`). From 5,000
-documents on, there is one fold of a tenth of the documents or 2,000, whichever is more, but at most 30 %. Smaller
-corpora have up to ten folds of a tenth, because their probabilities are as good as the number of held-out documents,
-and large folds take the documents of rare labels (docs/results/calibration.md). If 2,000 documents are few among many,
-the model is trained once without them, and every label keeps a training document.
+documents on, a fold has a tenth of the documents or 2,000, whichever is more, but at most a fifth, and there are one or
+two folds. Smaller corpora have up to ten folds of a tenth, because their probabilities are as good as the number of
+held-out documents, and large folds take the documents of rare labels (docs/results/calibration.md). If 2,000 documents
+are few among many, the model is trained once without them, and every label keeps a training document.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from xmtc.scores.drift import DriftReference
 from xmtc.tagger import Tagger
 
 HELD_OUT_FRACTION = 0.1  # of the labelled documents in a fold, if the method does not hold out documents itself
-MAX_HELD_OUT_FRACTION = 0.3  # of the documents in a single fold
-MIN_SINGLE_FOLD_DOCUMENTS = 5000  # of the corpus, for a single fold
+MAX_HELD_OUT_FRACTION = 0.2  # with larger folds, probabilities are too low (docs/results/calibration.md)
+MIN_LARGE_FOLD_DOCUMENTS = 5000  # of the corpus, for folds of more than a tenth
 MAX_FOLDS = 10
 MAX_HELD_OUT_DOCUMENTS = 2000  # folds are added until they have this many documents
 FEW_CALIBRATION_DOCUMENTS = 1000  # fewer are reported (docs/results/calibration.md)
@@ -200,9 +200,10 @@ def plan_folds(method: Method, n_labelled: int, n_docs: int) -> FoldPlan:
     members = method.members if isinstance(method, CombinedMethod) else [method]
     if any(has_early_stopping(member) for member in members):
         return FoldPlan(1, n_rows)
-    if n_labelled < MIN_SINGLE_FOLD_DOCUMENTS:
+    if n_labelled < MIN_LARGE_FOLD_DOCUMENTS:
         return FoldPlan(min(MAX_FOLDS, ceil(MAX_HELD_OUT_DOCUMENTS / n_rows)), n_rows)
-    return FoldPlan(1, min(max(MAX_HELD_OUT_DOCUMENTS, n_tenth), int(MAX_HELD_OUT_FRACTION * n_labelled)))
+    n_rows = min(max(MAX_HELD_OUT_DOCUMENTS, n_tenth), int(MAX_HELD_OUT_FRACTION * n_labelled))
+    return FoldPlan(max(1, round(MAX_HELD_OUT_DOCUMENTS / n_rows)), n_rows)
 
 
 def has_early_stopping(method: Method) -> bool:
