@@ -98,7 +98,7 @@ def test_help_answers_quickly():
 
 
 def test_version():
-    assert xmtc("--version").stdout.startswith(b"xmtc 0.")
+    assert xmtc("--version").stdout.startswith(b"xmtc 1.")
 
 
 MISTAKES = [

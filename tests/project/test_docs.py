@@ -222,7 +222,7 @@ def figures(text: str) -> list[str]:
     return re.findall(r"(?<![\w.])\d+\.\d\d(?![\w.]*\d)", prose)
 
 
-@pytest.mark.parametrize(("number", "name"), [(0, "centroid.py"), (1, "letters.py")])
+@pytest.mark.parametrize(("number", "name"), [(0, "centroid.py"), (2, "letters.py")])
 def test_page_on_own_methods_shows_tested_code(number, name):
     """tests/methods/test_plugin_methods.py and tests/features/test_custom_view.py test the code."""
     page = ROOT / "docs" / "how-to" / "bring-your-own-method.md"

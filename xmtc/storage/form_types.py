@@ -32,6 +32,7 @@ FORM_TYPES = {
     "training-store": "xmtc.core.training_store:TrainingStore",
     "stored-bag": "xmtc.core.training_store:StoredBag",
     "stored-tokens": "xmtc.core.training_store:StoredTokens",
+    "stored-names": "xmtc.core.training_store:StoredNames",
     # labels
     "label-concepts": "xmtc.vocabulary.label_concepts:LabelConcepts",
     "concept-vocabulary": "xmtc.vocabulary.vocabulary:Vocabulary",
