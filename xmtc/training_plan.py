@@ -59,7 +59,6 @@ METHODS_BY_ANALYZER = (
     ("chars", "dismec"),
     ("", "fastxml"),
     ("", "annexml"),
-    ("", "ppd_sparse"),
 )
 METHODS_OF_FEATURES = tuple(pair for pair in METHODS_BY_ANALYZER if not pair[0])
 MAX_LAG = 0.05  # in nDCG@5 behind the best; members that are farther behind add nothing to a combination
