@@ -49,18 +49,6 @@ CANDIDATES_PER_MEMBER = 12  # of each document; members have most in common
 MEMORY_SHARE, COPIES, BYTES_PER_FEATURE = 0.5, 3, 8  # of a feature matrix during training
 FALLBACK = "parabel"  # fastest method
 # A stacked combination gains from members on different views, also on words where pairs of words are better alone.
-METHODS_BY_ANALYZER = (
-    ("", "parabel"),
-    ("", "bonsai"),
-    ("", "dismec"),
-    ("words:1-2", "dismec"),
-    ("words", "dismec"),
-    ("words", "bonsai"),
-    ("chars", "dismec"),
-    ("", "fastxml"),
-    ("", "annexml"),
-)
-METHODS_OF_FEATURES = tuple(pair for pair in METHODS_BY_ANALYZER if not pair[0])
 MAX_LAG = 0.05  # in nDCG@5 behind the best; members that are farther behind add nothing to a combination
 LEXICAL_SECONDS_PER_WORD = 1e-6
 
@@ -70,13 +58,32 @@ class PlanCandidate(NamedTuple):
 
     analyzer: str
     method: str
+    ngram_min_lift: float | None = None  # of terms of several words, if it is not the default
 
     @property
     def name(self) -> str:
-        return f"{self.method} on {self.analyzer}" if self.analyzer else self.method
+        every = "" if self.ngram_min_lift is None else "all of "
+        return f"{self.method} on {every}{self.analyzer}" if self.analyzer else self.method
+
+    @property
+    def view_parameters(self) -> dict[str, Any]:
+        """Parameters of the view that are not those of the corpus."""
+        values = {"analyzer": self.analyzer or None, "ngram_min_lift": self.ngram_min_lift}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 LEXICAL = PlanCandidate("", "lexical")
+CANDIDATES = (
+    PlanCandidate("", "parabel"),
+    PlanCandidate("", "bonsai"),
+    PlanCandidate("", "dismec"),
+    PlanCandidate("words:1-2", "dismec", ngram_min_lift=0.0),  # one-vs-all gains from all pairs, label trees do not
+    PlanCandidate("words", "dismec"),
+    PlanCandidate("words", "bonsai"),
+    PlanCandidate("chars", "dismec"),
+    PlanCandidate("", "fastxml"),
+    PlanCandidate("", "annexml"),
+)
 
 
 @dataclass(frozen=True)
@@ -179,7 +186,7 @@ def make_training_plan(
         parameters |= own if any(member.candidate == LEXICAL for member in members) else {}
         return make_stacking_plan(method, members, parameters, measured, seconds)
     best, seconds = select_single(trials, sample, seconds_left)
-    own = {"analyzer": best.candidate.analyzer} if best.candidate.analyzer else {}
+    own = {name: format_cli_value(value) for name, value in best.candidate.view_parameters.items()}
     reason = f"the time suffices for one method; {measured}"
     return TrainingPlan(best.candidate.method, parameters | own, reason, method.minutes, seconds)
 
@@ -189,15 +196,18 @@ def list_candidates(view: View, analyzer: str | None) -> list[PlanCandidate]:
 
     Analyzers that contradict other parameters of the user, such as ngrams=2, are left out."""
     if not isinstance(view, Tfidf) or analyzer is None:
-        return [PlanCandidate(*pair) for pair in METHODS_OF_FEATURES]
-    candidates = [PlanCandidate(*pair) for pair in METHODS_BY_ANALYZER if pair[0] != analyzer]
-    return [candidate for candidate in candidates if is_compatible(view, candidate.analyzer)]
+        return [candidate for candidate in CANDIDATES if not candidate.view_parameters]
+    others = (candidate for candidate in CANDIDATES if candidate.view_parameters != {"analyzer": analyzer})
+    return [candidate for candidate in others if is_compatible(view, candidate)]
 
 
-def is_compatible(view: View, analyzer: str) -> bool:
-    """Return True if the view's other parameters allow the analyzer."""
+def is_compatible(view: View, candidate: PlanCandidate) -> bool:
+    """Return True if the parameters that the user set allow those of the candidate, and differ from them."""
+    own = candidate.view_parameters
+    if own.keys() & view.explicit_values.keys() - {"analyzer"}:
+        return False
     try:
-        view.replace(**({"analyzer": analyzer} if analyzer else {}))
+        view.replace(**own)
     except XmtcError:
         return False
     return True
@@ -208,14 +218,15 @@ def run_trials(
 ) -> list[Trial]:
     """Try the candidates until the deadline; leave out those that need too much memory."""
     trials: list[Trial] = []
-    bags: dict[str, tuple[Bag, float]] = {}
+    bags: dict[tuple[Any, ...], tuple[Bag, float]] = {}
     with run.stage("comparing methods on a sample"):
         for candidate in candidates:
             if trials and perf_counter() > deadline:
                 break
-            if candidate.analyzer not in bags:
-                bags[candidate.analyzer] = fit_sample_view(candidate, view, sample, run.for_trial())
-            bag, view_seconds = bags[candidate.analyzer]
+            key = tuple(candidate.view_parameters.values())
+            if key not in bags:
+                bags[key] = fit_sample_view(candidate, view, sample, run.for_trial())
+            bag, view_seconds = bags[key]
             if estimate_memory(bag, sample.n_docs) < MEMORY_SHARE * get_memory_limit():
                 limit = deadline if trials else float("inf")
                 trial = run_trial(candidate, bag, view_seconds, sample, run.for_trial(), limit)
@@ -225,8 +236,8 @@ def run_trials(
 
 def fit_sample_view(candidate: PlanCandidate, view: View, sample: Sample, run: Run) -> tuple[Bag, float]:
     """Return the sample in the view of a candidate, and the expected time for all documents."""
-    begin, own = perf_counter(), {"analyzer": candidate.analyzer} if candidate.analyzer else {}
-    _, bag = view.replace(**own).fit(extract_contents(sample.documents, view.input_kind), run)
+    begin = perf_counter()
+    _, bag = view.replace(**candidate.view_parameters).fit(extract_contents(sample.documents, view.input_kind), run)
     assert isinstance(bag, Bag)
     return bag, sample.n_docs / len(sample.documents) * (perf_counter() - begin)
 
@@ -266,7 +277,7 @@ def select_members(trials: Sequence[Trial], sample: Sample, seconds_left: float)
     members: list[Trial] = []
     total = 0.0
     for trial in sorted(fitting, key=lambda trial: (trial is not best, trial.candidate != LEXICAL)):
-        has_view = any(member.candidate.analyzer == trial.candidate.analyzer for member in members)
+        has_view = any(member.candidate.view_parameters == trial.candidate.view_parameters for member in members)
         seconds = n_trainings * trial.seconds + (0.0 if has_view else trial.view_seconds)
         ranker = estimate_ranker_seconds(sample.n_docs, len(members) + 1)
         if total + seconds + ranker <= seconds_left:
@@ -303,9 +314,9 @@ def make_stacking_plan(
     """Return the plan of a stacked combination; a limit drops its last members if they are slower than expected."""
     names = [trial.candidate.method for trial in members]
     own = {
-        f"{name}.analyzer": trial.candidate.analyzer
+        f"{name}.{parameter}": format_cli_value(value)
         for name, trial in zip(name_members(names), members, strict=True)
-        if trial.candidate.analyzer
+        for parameter, value in trial.candidate.view_parameters.items()
     }
     seed = {"seed": str(method.seed)} if method.seed else {}
     limit = {"minutes": f"{STACKING_BUDGET_SHARE * method.minutes:g}"}

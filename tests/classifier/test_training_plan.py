@@ -41,6 +41,7 @@ PARABEL = Trial(PlanCandidate("", "parabel"), 0.60, 1.0, 1.0)
 BONSAI = Trial(PlanCandidate("", "bonsai"), 0.66, 1.0, 4.0)
 DISMEC = Trial(PlanCandidate("", "dismec"), 0.70, 1.0, 10.0)
 CHARS = Trial(PlanCandidate("chars", "dismec"), 0.69, 5.0, 20.0)
+ALL_PAIRS = PlanCandidate("words:1-2", "dismec", ngram_min_lift=0.0)
 TRIALS = [PARABEL, BONSAI, DISMEC, CHARS]
 
 
@@ -81,6 +82,10 @@ def test_single_method_is_the_best_that_is_fast_enough():
 
 
 def test_plan_of_members_names_their_views():
+    pairs = Trial(ALL_PAIRS, 0.7, 1.0, 1.0)
+    assert "-p bonsai.analyzer" not in make_stacking_plan(Auto(), [BONSAI, pairs], {}, "measured", 9.0).arguments
+    own = "-p dismec.analyzer=words:1-2 -p dismec.ngram_min_lift=0"
+    assert own in make_stacking_plan(Auto(), [BONSAI, pairs], {}, "measured", 9.0).arguments
     members = [DISMEC, CHARS, BONSAI]
     plan = make_stacking_plan(Auto(minutes=2), members, {"analyzer": "words"}, "measured", 9.0)
     assert plan.arguments == (
@@ -95,12 +100,14 @@ def test_candidates():
     assert PlanCandidate("chars", "dismec") not in list_candidates(view, "chars")
     assert PlanCandidate("words", "bonsai") in list_candidates(view, "words:1-2")
     assert PlanCandidate("words", "bonsai") not in list_candidates(view, "words")
+    assert ALL_PAIRS in list_candidates(view, "words:1-2")  # which drops most pairs
     assert {candidate.analyzer for candidate in list_candidates(view, None)} == {""}  # the user has set the analyzer
 
 
 def test_analyzers_that_contradict_the_user_are_no_candidates(monkeypatch):
     view = Pipeline.from_parameters("auto", parameters={"ngrams": 2}).views["tfidf"]
-    assert PlanCandidate("words:1-2", "dismec") in list_candidates(view, "words")
+    assert ALL_PAIRS in list_candidates(view, "words")
+    assert ALL_PAIRS not in list_candidates(view.replace(ngram_min_lift=2.0), "words")
     assert PlanCandidate("chars", "dismec") not in list_candidates(view, "words")
     given = []
     monkeypatch.setattr("xmtc.training_plan.select_document_analyzer", lambda *args: given.append(args[2]) or "words")
