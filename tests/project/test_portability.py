@@ -90,8 +90,9 @@ def test_info_runs(run: Run) -> None:
     assert json.loads(run("info", "model", "--verify"))["method"] == "parabel"
 
 
-def test_export_runs(run: Run) -> None:
-    run("export", "model", "-o", "arrays")
+def test_export_runs(run: Run, tmp_path: Path) -> None:
+    assert " labels, " in run("export", "model", "-o", str(tmp_path / "arrays"))
+    assert {"reader.py", "weights.npy"} <= {path.name for path in (tmp_path / "arrays").iterdir()}
 
 
 def test_bad_line_is_saved_to_rejects(run: Run, tmp_path: Path) -> None:
